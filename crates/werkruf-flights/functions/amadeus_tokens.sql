@@ -1,11 +1,12 @@
--- The seeds' functions over the installation's token. The database never has a token in clear text: `access_token` is 'sealed:v1:' and, in
--- base64, a nonce of 12 bytes and the token encrypted by AES-256-GCM with WERKRUF_SECRET_KEY (additional data 'amadeus/<environment>').
+-- The seeds' functions over the installation's token. The database never has a token in clear text: `access_token` is 'sealed:v2:' and, in
+-- base64, the byte 1, the id of the key (4 bytes), a nonce of 12 bytes and the token encrypted by AES-256-GCM with that key of
+-- WERKRUF_SECRET_KEY (additional data 'amadeus/<environment>').
 -- Only a holder of the key can use it. The functions run with the rights of the caller, so they show no more than the table.
 
 -- {access_token, token_type, expires_at}; expires_at in milliseconds since 1970, as the seeds compare it. Null where no token is stored.
 CREATE OR REPLACE FUNCTION get_amadeus_token_for_api(p_environment text) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
-  SELECT jsonb_build_object('access_token', 'sealed:v1:' || translate(encode(sealed, 'base64'), E'\n', ''), 'token_type', 'Bearer',
+  SELECT jsonb_build_object('access_token', 'sealed:v2:' || translate(encode(sealed, 'base64'), E'\n', ''), 'token_type', 'Bearer',
     'expires_at', floor(extract(epoch FROM expires_at) * 1000)::bigint)
   FROM provider_tokens
   WHERE tenant_id = '00000000-0000-0000-0000-000000000000' AND provider = 'amadeus' AND account = p_environment
@@ -19,11 +20,11 @@ DECLARE
   the_time constant timestamptz := date_trunc('milliseconds', clock_timestamp());
   the_bytes bytea;
 BEGIN
-  IF p_access_token IS NULL OR NOT starts_with(p_access_token, 'sealed:v1:') THEN
+  IF p_access_token IS NULL OR NOT starts_with(p_access_token, 'sealed:v2:') THEN
     RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'p_access_token is not sealed; seal it with WERKRUF_SECRET_KEY';
   END IF;
   the_bytes := decode(substr(p_access_token, 11), 'base64');
-  IF length(the_bytes) <= 28 THEN
+  IF length(the_bytes) <= 33 OR get_byte(the_bytes, 0) <> 1 THEN
     RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'p_access_token is shorter than anything sealed';
   END IF;
   IF lower(coalesce(p_token_type, 'bearer')) <> 'bearer' OR coalesce(p_expires_in, 0) <= 0 OR coalesce(p_environment, '') = '' THEN

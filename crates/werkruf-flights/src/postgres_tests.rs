@@ -42,14 +42,14 @@ async fn the_seeds_functions_and_the_server_share_one_sealed_token() {
     let get = || async { client.query_one(GET, &[]).await.unwrap().get::<_, Option<String>>(0) };
     assert_eq!(get().await, None);
     let now = Clock::system(0).now();
-    let token = SealedToken { sealed: (0..90).collect(), expires_at: "2026-11-15T12:00:00.250Z".parse().unwrap() };
+    let token = SealedToken { sealed: (1..91).collect(), expires_at: "2026-11-15T12:00:00.250Z".parse().unwrap() };
     store.put_provider_token(amadeus(), token.clone(), now).await.unwrap();
 
     client.batch_execute("RESET ROLE; SET ROLE werkruf_system").await.unwrap();
     let got: serde_json::Value = serde_json::from_str(&get().await.unwrap()).unwrap();
     assert_eq!((&got["expires_at"], &got["token_type"]), (&1_794_744_000_250_i64.into(), &"Bearer".into()));
     let sealed = got["access_token"].as_str().unwrap();
-    assert!(sealed.starts_with("sealed:v1:AAEC") && !sealed.contains('\n'), "{sealed}");
+    assert!(sealed.starts_with("sealed:v2:AQID") && !sealed.contains('\n'), "{sealed}");
 
     let put = |token: &str, kind: &str, seconds: i32| {
         let sql = format!(
@@ -65,7 +65,7 @@ async fn the_seeds_functions_and_the_server_share_one_sealed_token() {
     let lasts = stored.expires_at.duration_since(now);
     assert!(lasts > SignedDuration::from_secs(1790) && lasts < SignedDuration::from_secs(1900), "{lasts:?}");
     for (token, kind, seconds) in
-        [("CpjU0sEenniHCgPDrndzOSWFk5mN", "Bearer", 1799), ("sealed:v1:AAEC", "Bearer", 1799), (sealed, "MAC", 1799), (sealed, "Bearer", 0)]
+        [("CpjU0sEenniHCgPDrndzOSWFk5mN", "Bearer", 1799), ("sealed:v2:AQID", "Bearer", 1799), (sealed, "MAC", 1799), (sealed, "Bearer", 0)]
     {
         assert!(put(token, kind, seconds).await.is_err(), "{token} {kind} {seconds}");
     }

@@ -1,21 +1,25 @@
 //! [`Knowledge`] on PostgreSQL: rows and numbered changes, from which every process keeps its own index up to date.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
-use werkruf_store::postgres::{Columns, DbRole, Statement, all, clean, clean_json, clean_or_null, first, only, p};
-use werkruf_store::{PostgresStore, StoreError, StoreFuture};
+use werkruf_store::postgres::{Columns, DbRole, Statement, all, clean, clean_json, clean_or_null, first, only, p, record};
+use werkruf_store::{Author, PostgresStore, StoreError, StoreFuture};
 
 use crate::background::compute;
 use crate::postgres_write::{batch, claim_unembedded, put_rights, put_vectors, renew_claims, unembedded};
+use crate::rights::rights_act;
 use crate::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
     LanguageCount, NewDocuments, NewVector, REMEMBERED_CHANGES, ReadableCollection, TermScan, UnembeddedChunk,
 };
 
 crate::reading::readings!();
+
+const RIGHTS: &str = "SELECT read_roles, write_roles, trust FROM collections WHERE tenant_id = $1 AND name = $2";
 
 impl Knowledge for PostgresStore {
     fn add_documents(&self, documents: NewDocuments) -> StoreFuture<'_, Added> {
@@ -129,15 +133,24 @@ impl Knowledge for PostgresStore {
     }
 
     fn rights(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<CollectionRights>> {
-        let sql = "SELECT read_roles, write_roles, trust FROM collections WHERE tenant_id = $1 AND name = $2";
         Box::pin(async move {
             let collection = clean(&collection);
-            first(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&collection)]).await?, rights)
+            first(&self.query(DbRole::Tenant(tenant_id), RIGHTS, &[p(&tenant_id), p(&collection)]).await?, self::rights)
         })
     }
 
-    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, now: Timestamp) -> StoreFuture<'_, ()> {
-        Box::pin(async move { put_rights(self, tenant_id, &collection, &rights, now).await })
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, by: Author, now: Timestamp) -> StoreFuture<'_, ()> {
+        let change = Arc::new((clean(&collection).into_owned(), rights, by, self.recorder()));
+        Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
+            let change = Arc::clone(&change);
+            Box::pin(async move {
+                let (collection, rights, by, recorder) = &*change;
+                let name = collection.as_str();
+                let before = first(&transaction.query(RIGHTS, &[p(&tenant_id), p(&name)]).await?, self::rights)?;
+                put_rights(transaction, tenant_id, collection, rights, now).await?;
+                record(transaction, recorder, tenant_id, by, &[rights_act(collection, before.as_ref(), rights)], now).await
+            })
+        }))
     }
 
     fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>> {

@@ -4,11 +4,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio_postgres::types::Type;
 use werkruf_contract::{Uuid, hex};
-use werkruf_store::postgres::{DbRole, all, clean, clean_json, ms, only, p};
+use werkruf_store::postgres::{DbRole, Fault, Transaction, all, clean, clean_json, ms, only, p};
 use werkruf_store::{PostgresStore, StoreError};
 
 use crate::postgres::unembedded_chunk;
-use crate::rights::json as role_list;
+use crate::rights::role_list;
 use crate::{Chunk, CollectionRights, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, stored_terms};
 
 /// The batch as the JSON document that `add_documents` takes. Metadata stays text in it.
@@ -29,18 +29,18 @@ pub(crate) fn batch(batch: &NewDocuments) -> String {
 }
 
 pub(crate) async fn put_rights(
-    store: &PostgresStore,
+    transaction: &Transaction,
     tenant_id: Uuid,
     collection: &str,
     rights: &CollectionRights,
     now: Timestamp,
-) -> Result<(), StoreError> {
+) -> Result<(), Fault> {
     let sql = "INSERT INTO collections (tenant_id, name, change, created_at, read_roles, write_roles, trust)
         VALUES ($1, $2, 0, $3, $4::json, $5::json, $6) ON CONFLICT (tenant_id, name)
         DO UPDATE SET read_roles = excluded.read_roles, write_roles = excluded.write_roles, trust = excluded.trust";
     let (read, write) = (role_list(&rights.read), role_list(&rights.write));
     let (collection, now, read, write, trust) = (clean(collection), ms(now), clean_json(&read), clean_json(&write), rights.trust.name());
-    store.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&collection), p(&now), p(&read), p(&write), p(&trust)]).await?;
+    transaction.query(sql, &[p(&tenant_id), p(&collection), p(&now), p(&read), p(&write), p(&trust)]).await?;
     Ok(())
 }
 

@@ -3,7 +3,9 @@
 //! Rights are columns of the collection's row and are compared inside each query. No process caches them, so a change counts at once on
 //! every server.
 
+use serde_json::json;
 use werkruf_contract::{Principal, Trust, Uuid};
+use werkruf_store::Act;
 
 /// Stands for every role in a list of readers.
 pub const EVERYBODY: &str = "*";
@@ -43,7 +45,7 @@ impl Grantee {
 
     /// The roles as a JSON array; `None` for everything of the tenant.
     pub(crate) fn roles_json(&self) -> Option<String> {
-        self.roles.as_ref().map(|roles| json(roles))
+        self.roles.as_ref().map(|roles| role_list(roles))
     }
 }
 
@@ -76,6 +78,12 @@ impl CollectionRights {
     }
 }
 
+/// The entry of the audit log for new rights.
+pub(crate) fn rights_act(collection: &str, before: Option<&CollectionRights>, after: &CollectionRights) -> Act {
+    let value = |rights: &CollectionRights| json!({"read": rights.read, "write": rights.write, "trust": rights.trust.name()});
+    Act { before: before.map(value), ..Act::new("collection.rights", collection).after(value(after)) }
+}
+
 /// A collection that a grantee may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadableCollection {
@@ -85,6 +93,6 @@ pub struct ReadableCollection {
 }
 
 /// A list of roles as it is stored.
-pub(crate) fn json(roles: &[String]) -> String {
+pub(crate) fn role_list(roles: &[String]) -> String {
     serde_json::Value::from(roles.to_vec()).to_string()
 }

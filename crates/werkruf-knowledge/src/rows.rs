@@ -9,7 +9,7 @@ use werkruf_contract::Uuid;
 use super::chunks::Chunk;
 use super::rights::{CollectionRights, Grantee, ReadableCollection};
 use super::stored_terms::TermScan;
-use werkruf_store::{JsonText, StoreFuture};
+use werkruf_store::{Author, JsonText, StoreFuture};
 
 /// The collection used when none is named.
 pub const DEFAULT_COLLECTION: &str = "default";
@@ -190,7 +190,7 @@ pub trait Knowledge: Send + Sync {
     /// The rights of a collection; `None` if it does not exist.
     fn rights(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<CollectionRights>>;
     /// Sets the rights of a collection. A collection that does not exist is created, so that its rights count before its first document.
-    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, now: Timestamp) -> StoreFuture<'_, ()>;
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, by: Author, now: Timestamp) -> StoreFuture<'_, ()>;
     /// Chunks of a page of the log, in its order.
     fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>>;
     /// Vectors of a model of a page of the log, in its order.

@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
-use werkruf_store::sqlite::{Columns, Id, all, first};
-use werkruf_store::{SqliteStore, StoreError, StoreFuture};
+use werkruf_store::sqlite::{Columns, Id, all, first, record};
+use werkruf_store::{Author, SqliteStore, StoreError, StoreFuture};
 
 use crate::background::compute;
+use crate::rights::rights_act;
 use crate::sqlite_write::{add, put, put_rights, remove};
 use crate::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
@@ -14,6 +15,11 @@ use crate::{
 };
 
 crate::reading::readings!();
+
+fn stored_rights(c: &Connection, tenant_id: Uuid, collection: &str) -> Result<Option<CollectionRights>, StoreError> {
+    let mut statement = c.prepare_cached("SELECT read_roles, write_roles, trust FROM collections WHERE tenant_id = ?1 AND name = ?2")?;
+    first(&mut statement, params![Id::from(tenant_id), collection], rights)
+}
 
 impl Knowledge for SqliteStore {
     fn add_documents(&self, batch: NewDocuments) -> StoreFuture<'_, Added> {
@@ -111,15 +117,16 @@ impl Knowledge for SqliteStore {
     }
 
     fn rights(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<CollectionRights>> {
-        Box::pin(self.look_up(move |c| {
-            let mut statement =
-                c.prepare_cached("SELECT read_roles, write_roles, trust FROM collections WHERE tenant_id = ?1 AND name = ?2")?;
-            first(&mut statement, params![Id::from(tenant_id), collection], rights)
-        }))
+        Box::pin(self.look_up(move |c| stored_rights(c, tenant_id, &collection)))
     }
 
-    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, now: Timestamp) -> StoreFuture<'_, ()> {
-        Box::pin(self.write_rows(move |c| put_rights(c, &Id::from(tenant_id), &collection, &rights, now)))
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, by: Author, now: Timestamp) -> StoreFuture<'_, ()> {
+        let recorder = self.recorder();
+        Box::pin(self.write_rows(move |c| {
+            let before = stored_rights(c, tenant_id, &collection)?;
+            put_rights(c, &Id::from(tenant_id), &collection, &rights, now)?;
+            record(c, &recorder, tenant_id, &by, &[rights_act(&collection, before.as_ref(), &rights)], now)
+        }))
     }
 
     fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>> {

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use werkruf_store::StoreError;
 use werkruf_store::sqlite::{Id, Stamp, all};
 
-use crate::rights::json;
+use crate::rights::role_list;
 use crate::{Added, CollectionRights, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES};
 
 /// `terms`: the stored terms of every chunk, in order.
@@ -146,7 +146,7 @@ pub(crate) fn put_rights(
         "INSERT INTO collections (tenant_id, name, change, created_at, read_roles, write_roles, trust) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)
          ON CONFLICT DO UPDATE SET read_roles = excluded.read_roles, write_roles = excluded.write_roles, trust = excluded.trust",
     )?
-    .execute(params![tenant, collection, Stamp::from(now), json(&rights.read), json(&rights.write), rights.trust.name()])?;
+    .execute(params![tenant, collection, Stamp::from(now), role_list(&rights.read), role_list(&rights.write), rights.trust.name()])?;
     Ok(())
 }
 

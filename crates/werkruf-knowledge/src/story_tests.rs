@@ -297,7 +297,9 @@ async fn rights_count_in_every_read(world: World) {
     for grantee in [&guest, &hr, &key, &admin] {
         assert!(sees(grantee).await);
     }
-    let put = async |rights: &CollectionRights| world.store.put_rights(world.tenant, of_a(), rights.clone(), world.now).await.unwrap();
+    let put = async |rights: &CollectionRights| {
+        world.store.put_rights(world.tenant, of_a(), rights.clone(), Author::server(), world.now).await.unwrap()
+    };
     let only_hr = CollectionRights { read: vec!["hr".to_owned()], write: vec!["lead".to_owned()], trust: Trust::Untrusted };
     put(&only_hr).await;
     assert_eq!(world.store.rights(world.tenant, of_a()).await.unwrap(), Some(only_hr.clone()));
@@ -310,7 +312,7 @@ async fn rights_count_in_every_read(world: World) {
     put(&CollectionRights { read: Vec::new(), ..only_hr.clone() }).await;
     assert_eq!((sees(&guest).await, sees(&hr).await, sees(&admin).await), (false, false, true));
     // Rights can be set before the first document.
-    world.store.put_rights(world.tenant, "b".to_owned(), only_hr.clone(), world.now).await.unwrap();
+    world.store.put_rights(world.tenant, "b".to_owned(), only_hr.clone(), Author::server(), world.now).await.unwrap();
     world.store.add_documents(world.batch("b", &[("two", "A heron.")])).await.unwrap();
     assert_eq!(world.store.rights(world.tenant, "b".to_owned()).await.unwrap(), Some(only_hr));
     assert_eq!(world.store.collections(guest).await.unwrap(), Vec::<String>::new());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Principal, Uuid};
-use werkruf_store::{ApprovalFilter, ApprovalRow, Decision, DecisionOutcome, Page, StoreError, crash};
+use werkruf_store::{ApprovalFilter, ApprovalRow, Author, Decision, DecisionOutcome, Page, StoreError, crash};
 
 use crate::engine::Engine;
 use crate::recovery::{expire_approvals, wake};
@@ -18,6 +18,8 @@ pub struct Decider<'a> {
     pub admin: bool,
     /// Names the credential. A decision without a person is stored under this name.
     pub credential: &'a str,
+    /// Who decides, for the audit log.
+    pub author: &'a Author,
 }
 
 impl Decider<'_> {
@@ -64,7 +66,8 @@ pub(crate) async fn decide(engine: &Arc<Engine>, decider: Decider<'_>, id: Uuid,
     let status = if approve { ApprovalStatus::Approved } else { ApprovalStatus::Denied };
     let by = decider.person.map_or(decider.credential, |person| person.user_id.as_str()).to_owned();
     let (key, by_another) = (Some(decider.credential.to_owned()), approve && engine.setup().four_eyes);
-    store_decision(engine, decider.tenant_id, id, Decision { status, by, key, by_another, at: engine.store.clock.now() }).await
+    let (at, author) = (engine.store.clock.now(), Some(decider.author.clone()));
+    store_decision(engine, decider.tenant_id, id, Decision { status, by, key, by_another, at, author }).await
 }
 
 /// Withdraws the pending approval of a call that is canceled. `None` when the call has none, false when it was decided first.
@@ -72,7 +75,7 @@ pub(crate) async fn cancel_approval(engine: &Arc<Engine>, tenant_id: Uuid, turn_
     let filter = ApprovalFilter { turn_id: Some(turn_id), status: Some(ApprovalStatus::Pending), roles: None };
     let Some(approval) = approval_of_call(engine, tenant_id, call_id, filter).await? else { return Ok(None) };
     let (status, by, at) = (ApprovalStatus::Canceled, "canceled".to_owned(), engine.store.clock.now());
-    match store_decision(engine, tenant_id, approval.id, Decision { status, by, key: None, by_another: false, at }).await {
+    match store_decision(engine, tenant_id, approval.id, Decision { status, by, key: None, by_another: false, at, author: None }).await {
         Ok(_) => Ok(Some(true)),
         Err(Refusal::Conflict { .. }) => Ok(Some(false)),
         Err(refusal) => Err(refusal),

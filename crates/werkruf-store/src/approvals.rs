@@ -3,9 +3,10 @@
 //! Invariants: one row per call; a decision is final; deciding only stores the decision, and the turn's owner acts on it.
 
 use jiff::Timestamp;
+use serde_json::json;
 use werkruf_contract::{ApprovalStatus, Uuid};
 
-use crate::{JsonText, ListRow, Page, StoreFuture};
+use crate::{Act, Author, JsonText, ListRow, Page, StoreFuture};
 
 /// An approval request, written together with its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,9 +77,18 @@ pub struct Decision {
     /// The person and the credential that asked may not decide this.
     pub by_another: bool,
     pub at: Timestamp,
+    /// Who decided, for the audit log; `None` where the server withdraws an approval, which is no administrative act.
+    pub author: Option<Author>,
 }
 
 impl Decision {
+    /// The entry of the audit log for a row that was decided. It says nothing about the arguments.
+    pub(crate) fn act(&self, row: &ApprovalRow) -> Act {
+        Act::new("approval.decide", row.id.to_string())
+            .before(json!({"status": ApprovalStatus::Pending.as_str()}))
+            .after(json!({"status": row.status.as_str(), "tool": row.tool_name, "call_id": row.call_id, "asked_by": row.asked_by}))
+    }
+
     /// Whether this decision is refused because whoever asked makes it. A decision that is not stored is refused for this reason first.
     pub fn outcome_without_change(&self, row: ApprovalRow) -> DecisionOutcome {
         let asked = row.asked_by == self.by || self.key.as_deref() == Some(&row.asked_key);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Uuid, hex};
 
-use crate::{KeyRow, StoreFuture};
+use crate::{Author, KeyRow, StoreFuture};
 
 /// What a key allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ pub struct KeyUse {
 pub trait Credentials: Send + Sync {
     /// Stores a key that replaces an older one, which then expires at `old_ends`, in one transaction. `None` when there is no such
     /// older key in the tenant of the new one.
-    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey) -> StoreFuture<'_, Option<KeyRow>>;
+    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey, by: Author) -> StoreFuture<'_, Option<KeyRow>>;
     /// The keys with these ids that still exist, of all tenants.
     fn keys_by_id(&self, ids: Vec<Uuid>) -> StoreFuture<'_, Vec<KeyRow>>;
     /// Stores when keys were last used. Keys that no longer exist are skipped.

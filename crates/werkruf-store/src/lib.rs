@@ -7,6 +7,8 @@
 //! the lease has another owner; every update checks its row count; a commit is durable before its future resolves.
 
 mod approvals;
+mod audit;
+mod audit_check;
 mod client_requests;
 mod cluster;
 pub mod crash;
@@ -25,6 +27,7 @@ mod reading;
 mod retention;
 mod rows;
 mod schema;
+mod secret_keys;
 pub mod sqlite;
 #[cfg(test)]
 mod story;
@@ -37,6 +40,8 @@ mod usage;
 mod write;
 
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval};
+pub use audit::{Act, Actor, Audit, AuditHead, AuditRow, Author, Recorder, SERVER_CHAIN};
+pub use audit_check::{AuditBreak, AuditReport, verify_chain};
 pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
 pub use error::StoreError;
@@ -55,6 +60,7 @@ pub use rows::{
     TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
+pub use secret_keys::{SecretKey, SecretKeys};
 pub use sqlite::SqliteStore;
 pub(crate) use streams::DeletedEvents;
 pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
@@ -69,7 +75,7 @@ use std::sync::Arc;
 
 use import::Import;
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
 
 /// The return type of every method. It is boxed because the server holds its store as `Arc<dyn Store>`.
@@ -81,6 +87,7 @@ pub trait Store:
     + Records
     + People
     + Credentials
+    + Audit
     + Import
     + Maintenance
     + Approvals
@@ -180,9 +187,9 @@ pub trait People: Send + Sync {
     fn put_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()>;
     /// Writes branches, roles and users in one transaction. A row with the same id is replaced; a replaced user loses the roles from a token.
     fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()>;
-    fn create_key(&self, key: NewKey) -> StoreFuture<'_, KeyRow>;
+    fn create_key(&self, key: NewKey, by: Author) -> StoreFuture<'_, KeyRow>;
     fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>>;
-    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, bool>;
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool>;
     fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>>;
     /// A fact about the installation itself, such as whether sample data was written.
     fn setting(&self, name: String) -> StoreFuture<'_, Option<String>>;
@@ -207,7 +214,7 @@ pub struct Branch {
     pub time_zone: String,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RoleWithPermissions {
     pub id: i64,
     pub name: String,
@@ -215,7 +222,7 @@ pub struct RoleWithPermissions {
     pub permissions: Vec<Permission>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewUser {
     pub id: i64,
     pub first_name: String,

@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
+use serde_json::json;
 use werkruf_contract::{BoxFuture, Uuid};
 
-use crate::{StoreError, TurnCloser};
+use crate::audit::ERASE;
+use crate::{Act, Author, StoreError, TurnCloser};
 
 /// The return type of every maintenance method.
 pub type MaintenanceFuture<'a, T> = BoxFuture<'a, Result<T, MaintenanceError>>;
@@ -30,6 +32,7 @@ pub trait Maintenance: Send + Sync {
         user_id: String,
         cancel: bool,
         closer: Arc<dyn TurnCloser>,
+        by: Author,
         now: Timestamp,
     ) -> MaintenanceFuture<'_, Option<Erased>>;
     /// Turns of this user, or in the user's conversations, that have not ended.
@@ -101,6 +104,16 @@ pub struct Erased {
     pub compacted: bool,
     /// Copies beside the database that may still hold the person's data.
     pub copies: Vec<PathBuf>,
+}
+
+impl Erased {
+    /// The entry of the audit log, which names the entries that the erasure blanked.
+    pub(crate) fn act(&self, blanked: &[i64]) -> Act {
+        let Self { conversations, messages, turns, calls, keys, .. } = self;
+        Act::new(ERASE, self.user_id.clone()).after(
+            json!({"conversations": conversations, "messages": messages, "turns": turns, "calls": calls, "keys": keys, "blanked": blanked}),
+        )
+    }
 }
 
 /// Why a backup, a restore or an erasure failed.

@@ -31,6 +31,10 @@ pub trait ProviderTokens: Send + Sync {
     fn provider_token(&self, account: ProviderAccount) -> StoreFuture<'_, Option<SealedToken>>;
     /// Replaces an earlier token.
     fn put_provider_token(&self, account: ProviderAccount, token: SealedToken, now: Timestamp) -> StoreFuture<'_, ()>;
+    /// All tokens.
+    fn provider_tokens(&self) -> StoreFuture<'_, Vec<(ProviderAccount, SealedToken)>>;
+    /// Replaces a token that is still the one with these bytes; false where it is another one by now.
+    fn replace_provider_token(&self, account: ProviderAccount, old: Vec<u8>, new: SealedToken, now: Timestamp) -> StoreFuture<'_, bool>;
     /// Whether `owner` may fetch a new token: no other owner has a claim that has not expired. The claim lasts for `ttl`, by the clock
     /// that all processes share; the same owner may claim again to extend it.
     fn claim_token(&self, account: ProviderAccount, owner: Uuid, ttl: Duration, now: Timestamp) -> StoreFuture<'_, bool>;

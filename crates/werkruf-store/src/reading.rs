@@ -20,6 +20,11 @@ pub(crate) const KEY: &str =
 pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint, asked_by, \
      asked_key, status, decided_by, decided_key, created_at, decided_at, expires_at";
 
+pub(crate) const AUDIT: &str = "tenant_id, seq, at, user_id, key_id, operator, address, action, subject, person, salt, before, after, \
+     before_digest, after_digest, hash";
+
+pub(crate) const AUDIT_HEAD: &str = "tenant_id, seq, hash, count, key_name, signature";
+
 pub(crate) const EVENT: &str = "seq, type, turn_id, data, created_at";
 
 /// The functions that read each row type from the `Columns` in scope. They are a macro and not generic functions because a function
@@ -38,6 +43,36 @@ macro_rules! readings {
                 roles.until = until;
             }
             Ok($crate::UserRow { id, first_name, last_name, token_roles })
+        }
+
+        pub(super) fn audit(c: &mut Columns<'_>) -> Result<$crate::AuditRow, $crate::StoreError> {
+            Ok($crate::AuditRow {
+                tenant_id: c.id()?,
+                seq: c.int()?,
+                at: c.time()?,
+                actor: $crate::Actor { user_id: c.text_or_null()?, key_id: c.id_or_null()?, operator: c.flag()? },
+                address: c.text_or_null()?,
+                action: c.text()?,
+                subject: c.text()?,
+                person: c.text_or_null()?,
+                salt: c.text_or_null()?,
+                before: c.text_or_null()?,
+                after: c.text_or_null()?,
+                before_digest: c.text_or_null()?,
+                after_digest: c.text_or_null()?,
+                hash: c.text()?,
+            })
+        }
+
+        pub(super) fn audit_head(c: &mut Columns<'_>) -> Result<$crate::AuditHead, $crate::StoreError> {
+            Ok($crate::AuditHead {
+                tenant_id: c.id()?,
+                seq: c.int()?,
+                hash: c.text()?,
+                count: c.int()?,
+                key_name: c.text_or_null()?,
+                signature: c.text_or_null()?,
+            })
         }
 
         pub(super) fn usage(c: &mut Columns<'_>) -> Result<werkruf_contract::Usage, $crate::StoreError> {

@@ -3,21 +3,23 @@
 //! `serve` and commands without a server open it the same way; only `serve` binds an address and writes the lock file.
 //! Tenant `demo` exists in every opened store.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::Clock;
+use werkruf_contract::{Clock, Uuid};
 #[cfg(feature = "flights")]
 use werkruf_flights::{Flights, Seal};
 use werkruf_knowledge::KnowledgeBase;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
-    Approvals, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes,
-    SqliteStore, Store, StoreError, Streams, Turns,
+    Act, Approvals, Author, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records,
+    Scopes, SqliteStore, Store, StoreError, Streams, Turns,
 };
 use werkruf_tools::AskGpt;
 use werkruf_workspace::WorkspaceModule;
@@ -29,9 +31,7 @@ use crate::identity::{Tokens, new_secret};
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
-#[cfg(feature = "flights")]
-use crate::secret_key;
-use crate::{knowledge, provider, sample, setup};
+use crate::{knowledge, provider, sample, secret_key, setup};
 
 /// Keys of the store's settings table that describe the installation.
 const INSTALLED_AT: &str = "installed_at";
@@ -69,10 +69,15 @@ impl StartError {
     /// The code of a configuration with errors.
     pub const INVALID_CONFIG: &'static str = "invalid_config";
 
+    /// The code of a configuration with these errors: the special one that an error has, else the general one.
+    pub fn code_of(violations: &[ConfigViolation]) -> &'static str {
+        violations.iter().find_map(|violation| violation.code).unwrap_or(Self::INVALID_CONFIG)
+    }
+
     /// The stable error code, for programs.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Config(_) => Self::INVALID_CONFIG,
+            Self::Config(violations) => Self::code_of(violations),
             Self::InUse(_) => "database_in_use",
             Self::Store(StoreError::Full(_)) => "storage_full",
             Self::Store(StoreError::Prerelease(_)) => "schema_prerelease",
@@ -153,6 +158,7 @@ impl App {
     ) -> Result<Arc<Self>, StartError> {
         let database = open_database(&config, &clock).await?;
         let store = database.store();
+        store.secret_keys().replace(secret_key::keys(&config)?);
         let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);
         let prices = Arc::clone(&config.prices);
         let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone() };
@@ -239,6 +245,15 @@ impl App {
         Ok(())
     }
 
+    /// Writes an act that is no write of the store into the audit log, right after the act. The act has happened, so a failure is
+    /// only logged.
+    pub(crate) async fn record(&self, chain: Uuid, author: Author, act: Act) {
+        let (action, subject) = (act.action, act.subject.clone());
+        if let Err(error) = self.store.record(chain, author, act, self.clock.now()).await {
+            tracing::error!(%error, action, subject, "an act is missing in the audit log");
+        }
+    }
+
     /// Whether a module of this name is on.
     pub(crate) fn has_module(&self, name: &str) -> bool {
         self.modules.all().iter().any(|module| module.schema().name == name) && self.modules.on.has(name)
@@ -298,7 +313,7 @@ impl App {
             safety_mode: None,
             collection: None,
         };
-        let id = self.people().create_key(row).await?.id;
+        let id = self.people().create_key(row, Author::server()).await?.id;
         self.people().put_setting(DEMO_KEY.to_owned(), id.to_string()).await?;
         Ok(Some(key))
     }
@@ -318,8 +333,11 @@ async fn open_database(config: &Config, clock: &Clock) -> Result<OpenDatabase, S
 /// The flight search. Only Amadeus has a token that is stored, and the token is stored sealed.
 #[cfg(feature = "flights")]
 fn open_flights(config: &Config, client: &reqwest::Client, database: &OpenDatabase, clock: &Clock) -> Result<Arc<Flights>, StartError> {
-    let key = config.flights.amadeus.as_ref().map(|_| secret_key::key(config)).transpose()?;
-    let seal = key.and_then(|key| Seal::new(&key));
+    let keys = database.store().secret_keys();
+    if config.flights.amadeus.is_some() && keys.newest().is_none() {
+        return Err(StartError::Unsealed);
+    }
+    let seal = config.flights.amadeus.as_ref().map(|_| Seal::new(keys));
     Ok(Arc::new(Flights::new(config.flights.clone(), client, database.flights(), seal, clock.clone())))
 }
 
@@ -332,7 +350,12 @@ pub(crate) fn postgres_options(config: &Config, url: &SecretString) -> PostgresO
 
 fn make_folder(database: &Path) -> Result<(), StartError> {
     let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    std::fs::create_dir_all(folder).map_err(|source| StartError::Io { what: format!("cannot make {}", folder.display()), source })
+    // For its owner only, whatever the umask is. A folder that exists is the operator's business.
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|source| StartError::Io { what: format!("cannot make {}", folder.display()), source })
 }
 
 /// Makes tenant `demo`, and writes the sample data once if the configuration wants it. Without a setting, a new installation

@@ -12,9 +12,9 @@ use werkruf_knowledge::{
     Added, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
     LanguageCount, NewDocuments, NewVector, ReadableCollection, TermScan, UnembeddedChunk,
 };
+use werkruf_store::{Author, StoreError, StoreFuture};
 #[cfg(feature = "flights")]
 use werkruf_store::{ProviderAccount, SealedToken};
-use werkruf_store::{StoreError, StoreFuture};
 use werkruf_workspace::{
     ArticleQuery, ArticleRow, Listing, PersonRow, RequestDraft, RowScope, WorkQuery, WorkRow, Workspace, WorktimeQuery, WorktimeRow,
 };
@@ -105,7 +105,7 @@ impl Knowledge for ClosedStore {
         closed()
     }
 
-    fn put_rights(&self, _: Uuid, _: String, _: CollectionRights, _: Timestamp) -> StoreFuture<'_, ()> {
+    fn put_rights(&self, _: Uuid, _: String, _: CollectionRights, _: Author, _: Timestamp) -> StoreFuture<'_, ()> {
         closed()
     }
 
@@ -145,6 +145,14 @@ impl werkruf_store::ProviderTokens for ClosedFlights {
     }
 
     fn put_provider_token(&self, _: ProviderAccount, _: SealedToken, _: Timestamp) -> StoreFuture<'_, ()> {
+        closed()
+    }
+
+    fn provider_tokens(&self) -> StoreFuture<'_, Vec<(ProviderAccount, SealedToken)>> {
+        closed()
+    }
+
+    fn replace_provider_token(&self, _: ProviderAccount, _: Vec<u8>, _: SealedToken, _: Timestamp) -> StoreFuture<'_, bool> {
         closed()
     }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use werkruf_store::{Retention, StoreError, Sweep, Sweepable, Swept};
+use serde_json::json;
+use werkruf_store::{Act, Author, Retention, SERVER_CHAIN, StoreError, Sweep, Sweepable, Swept};
 
 use crate::app::App;
 
@@ -31,13 +32,19 @@ pub struct Run {
 }
 
 impl Run {
+    fn act(&self) -> Act {
+        let Self { messages, events, calls, usage, conversations } = self;
+        let rows = json!({"messages": messages.rows, "events": events.rows, "calls": calls.rows, "usage": usage.rows, "conversations": conversations});
+        Act::new("retention.run", "all tenants").after(rows)
+    }
+
     const fn rows(&self) -> u64 {
         self.messages.rows + self.events.rows + self.calls.rows + self.usage.rows + self.conversations
     }
 }
 
 /// Deletes the rows older than the configured ages, in batches so that turns can write in between. A dry run only counts.
-pub async fn run(app: &App, dry_run: bool) -> Result<Run, StoreError> {
+pub async fn run(app: &App, dry_run: bool, by: Author) -> Result<Run, StoreError> {
     let configured = app.config.retention;
     let mut run = Run::default();
     // Messages come after calls: a turn without calls and messages is deleted together with its last message.
@@ -63,6 +70,10 @@ pub async fn run(app: &App, dry_run: bool) -> Result<Run, StoreError> {
     }
     if !dry_run {
         while app.store.delete_expired(app.clock.now()).await? > 0 {}
+        // A run that deleted nothing is an act only where somebody asked for it.
+        if run.rows() > 0 || by != Author::server() {
+            app.record(SERVER_CHAIN, by, run.act()).await;
+        }
     }
     Ok(run)
 }
@@ -91,7 +102,7 @@ pub async fn watch(app: &App) {
         );
     }
     loop {
-        match run(app, false).await {
+        match run(app, false, Author::server()).await {
             Ok(run) if run.rows() == 0 => {}
             Ok(Run { messages, events, calls, usage, conversations }) => tracing::info!(
                 messages = messages.rows,

@@ -10,8 +10,8 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde::de::Error as _;
 use werkruf_contract::Uuid;
-use werkruf_store::PeopleBatch;
 use werkruf_store::import::{Import, ImportBatch};
+use werkruf_store::{Author, PeopleBatch};
 use werkruf_workspace::{NewArticle, NewRequest, NewTask, NewWorktime, WorkspaceRows};
 
 use crate::app::StartError;
@@ -132,7 +132,7 @@ fn batch(now: Timestamp) -> Result<ImportBatch, serde_json::Error> {
     let worktimes = worktimes.collect::<Result<_, _>>().map_err(invalid)?;
     let PeopleBatch { branches, roles, users } = people;
     let rows = WorkspaceRows { requests, tasks, worktimes, cerebro_articles: work.cerebro_articles };
-    Ok(ImportBatch { tenant: DEMO_ID.to_string(), branches, roles, users, of_modules: vec![Box::new(rows)] })
+    Ok(ImportBatch { tenant: DEMO_ID.to_string(), branches, roles, users, of_modules: vec![Box::new(rows)], by: Author::server() })
 }
 
 /// The user's own time zone, or that of their branch.

@@ -1,6 +1,8 @@
 //! `werkruf serve`: binds, prints the address, serves until a signal, then lets running turns finish.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +11,7 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use werkruf_store::{Act, Author, SERVER_CHAIN};
 
 use crate::app::{App, StartError};
 use crate::cli::print;
@@ -32,6 +35,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     {
         return Err(StartError::Unprotected(app.config.listen));
     }
+    warn_about_folder(&app);
     let Connections { all: connections, per_address } = app.config.connections;
     let bounds = Bounds { connections, per_address, ..Bounds::default() };
     let listener = Listener::bind(app.config.listen, bounds, app.tasks.clone())
@@ -99,6 +103,19 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     Ok(code)
 }
 
+/// The files of the database are for their owner only, and so is a folder that the server makes. A folder that the operator made is left
+/// as it is.
+fn warn_about_folder(app: &App) {
+    let folder = app.config.database.file().and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder
+        && let Ok(found) = std::fs::metadata(folder)
+        && found.permissions().mode() & 0o077 != 0
+    {
+        let mode = format!("{:o}", found.permissions().mode() & 0o7777);
+        tracing::warn!(folder = %folder.display(), mode, "other users may open the folder of the database; `chmod 700` closes it");
+    }
+}
+
 fn operator_check(app: &Arc<App>) -> IsOperator {
     let app = Arc::clone(app);
     Arc::new(move |headers| identity::has_operator_credential(&app, headers))
@@ -157,7 +174,11 @@ async fn wind_down(app: &App, server: impl Future<Output = ()>) {
 
 async fn reload(app: &App) {
     match app.reload().await {
-        Ok(()) => tracing::info!("configuration read again"),
+        Ok(()) => {
+            // SIGHUP: only the operator can send it.
+            app.record(SERVER_CHAIN, Author::operator(), Act::new("server.reload", "configuration")).await;
+            tracing::info!("configuration read again");
+        }
         Err(violations) => {
             for violation in violations {
                 tracing::error!(path = violation.path, line = violation.line, "configuration not taken over: {}", violation.message);

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, also outside its own function")]
 
+#[path = "cli/audit.rs"]
+mod audit;
 #[path = "cli/chat.rs"]
 mod chat;
 #[path = "cli/config.rs"]

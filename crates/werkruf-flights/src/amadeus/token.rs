@@ -14,7 +14,7 @@ use werkruf_contract::{Clock, Deadline, Uuid};
 use werkruf_store::{ProviderAccount, ProviderTokens, SealedToken};
 
 use crate::provider_error::{ProviderError, Reason};
-use crate::seal::Seal;
+use crate::seal::{self, Seal};
 
 /// A token is not used shortly before it expires, because it could expire before the request arrives.
 const EXPIRY_MARGIN: SignedDuration = SignedDuration::from_secs(30);
@@ -134,7 +134,7 @@ impl TokenSource {
     }
 
     fn purpose(&self) -> String {
-        format!("{}/{}", self.account.provider, self.account.account)
+        seal::purpose(&self.account)
     }
 
     /// The stored token: of another process, or of this one before a restart.

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use werkruf_contract::{Clock, Failure, Invocation, Reply, State, ToolObject};
 use werkruf_flights::{AmadeusConfig, DuffelConfig, Flights, FlightsConfig, SCHEMA, Seal, SeatsaeroConfig};
 use werkruf_llm::{HttpLimits, http_client};
-use werkruf_store::{Module, SqliteStore};
+use werkruf_store::{Module, SecretKey, SecretKeys, SqliteStore};
 
 use crate::stubs::{SEATS_KEY, Stub, Stubs};
 use crate::support::invocation;
@@ -64,7 +64,8 @@ impl Fixture {
         });
         let duffel = change.duffel.then(|| DuffelConfig { key: SecretString::from("duffel_test"), base_url: url.clone() });
         let config = FlightsConfig { seatsaero, amadeus, duffel, deadline: change.deadline, cache: change.cache };
-        let flights = Flights::new(config, &self.client, Arc::clone(&self.store) as _, Seal::new(&[7; 32]), self.clock.clone());
+        let seal = Seal::new(SecretKeys::new(vec![SecretKey::new([7; 32])]));
+        let flights = Flights::new(config, &self.client, Arc::clone(&self.store) as _, Some(seal), self.clock.clone());
         Tools { list: Arc::new(flights).tools(), invocation: invocation() }
     }
 

@@ -2,6 +2,7 @@
 
 use werkruf_contract::{ApprovalStatus, Uuid};
 use werkruf_runtime::{Decider, Refusal};
+use werkruf_store::Author;
 
 use crate::client::Client;
 use crate::trace::short;
@@ -37,7 +38,13 @@ impl Client {
         let Some(member) = self.cluster.any() else { return };
         let yes = rng.permille(700);
         // With scope admin: nobody here has the role that decides on tainted calls.
-        let who = Decider { tenant_id: principal.tenant_id, person: Some(principal), admin: true, credential: "key:1" };
+        let who = Decider {
+            tenant_id: principal.tenant_id,
+            person: Some(principal),
+            admin: true,
+            credential: "key:1",
+            author: &Author::server(),
+        };
         self.world.observed.lock().unwrap().decisions_sent.push((id, yes));
         let answer = self.request(&member, 5000, member.runtime.decide(who, id, yes)).await;
         self.world.note(

@@ -15,7 +15,7 @@ use werkruf_contract::{Access, Permission, Scope};
 use super::check::{Checked, Faults};
 use super::lines::add_lines;
 use super::{ImportBatch, ImportFault, ImportRefusal};
-use crate::{Branch, Modules, NewUser, RoleWithPermissions};
+use crate::{Author, Branch, Modules, NewUser, RoleWithPermissions};
 
 /// Parses an import file, or returns all faults of its structure, each with path and line. A list of a module that is not on refuses the
 /// file as a whole.
@@ -40,6 +40,7 @@ pub fn parse_batch(text: &str, modules: Modules, is_on: impl Fn(&str) -> bool) -
         roles: file.rows("roles", &mut faults, &mut values),
         users: file.rows("users", &mut faults, &mut values),
         of_modules: lists.map(|(_, lists)| lists.read(&mut file, &mut faults, &mut values)).collect(),
+        by: Author::default(),
     };
     file.close(&mut faults);
     if faults.is_empty() {

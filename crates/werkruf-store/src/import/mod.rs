@@ -3,6 +3,7 @@
 //! The kernel parses the file and checks its own lists. A module reads, checks and writes its own lists through [`ImportLists`] and
 //! [`ImportRows`], inside the same transaction.
 
+mod acts;
 mod check;
 mod file;
 mod lines;
@@ -15,8 +16,9 @@ use serde::Serialize;
 use werkruf_contract::{BoxFuture, Uuid};
 
 use crate::postgres::{Fault, Transaction};
-use crate::{Branch, NewUser, RoleWithPermissions, StoreError, StoreFuture};
+use crate::{Author, Branch, NewUser, RoleWithPermissions, StoreError, StoreFuture};
 
+pub(crate) use acts::acts;
 pub use check::{Checked, Faults, Known, check_list, day, filled, moment};
 pub(crate) use check::{Stored, check_new_tenant, check_references, check_values};
 pub use file::{Fields, Row, parse_batch};
@@ -31,6 +33,8 @@ pub struct ImportBatch {
     pub users: Vec<NewUser>,
     /// The rows of modules, in the order of the modules.
     pub of_modules: Vec<Box<dyn ImportRows>>,
+    /// Who imports, for the audit log.
+    pub by: Author,
 }
 
 impl ImportBatch {

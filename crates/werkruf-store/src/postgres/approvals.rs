@@ -1,16 +1,20 @@
 //! [`Approvals`] on PostgreSQL.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
 use werkruf_contract::{ApprovalStatus, Uuid};
 
 use super::PostgresStore;
-use super::flush::DbRole;
+use super::audit::record;
+use super::fault::Fault;
+use super::flush::{DbRole, Transaction};
 use super::param::{clean_or_null, ms, p};
 use super::records::ListColumns;
 use super::row::{APPROVAL, all_within, approval, first};
 use super::text::clean;
-use crate::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, Order, Page, StoreError, StoreFuture, crash};
+use crate::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, Order, Page, Recorder, StoreError, StoreFuture, crash};
 
 impl Approvals for PostgresStore {
     fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>> {
@@ -57,26 +61,42 @@ fn list_sql(order: Order) -> String {
 }
 
 impl PostgresStore {
-    /// A stored decision with the same values is this one, where an earlier attempt may have been committed.
     async fn decide_now(&self, tenant_id: Uuid, id: Uuid, decision: Decision) -> Result<Option<DecisionOutcome>, StoreError> {
-        let sql = format!(
-            "WITH decided AS (
-               UPDATE approvals SET status = $3, decided_by = $4, decided_at = $5, decided_key = $6
-               WHERE tenant_id = $1 AND id = $2 AND status = 'pending' AND expires_at > $5
-                 AND (NOT $7 OR (asked_by <> $4 AND asked_key IS DISTINCT FROM $6)) RETURNING {APPROVAL}
-             )
-             SELECT {APPROVAL}, true FROM decided UNION ALL
-             SELECT {APPROVAL}, $8 AND status = $3 AND decided_by = $4 AND decided_at = $5 FROM approvals
-             WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (SELECT 1 FROM decided)"
-        );
-        let (by, key, status, now) =
-            (clean(&decision.by), clean_or_null(decision.key.as_deref()), decision.status.as_str(), ms(decision.at));
-        let values = [p(&tenant_id), p(&id), p(&status), p(&by), p(&now), p(&key), p(&decision.by_another)];
-        let rows = self.query_once(DbRole::Tenant(tenant_id), &sql, &values).await?;
-        crash::point("before_decision");
-        first(&rows, |columns| {
-            let row = approval(columns)?;
-            Ok(if columns.flag_or_null()? == Some(true) { DecisionOutcome::Decided(row) } else { decision.outcome_without_change(row) })
-        })
+        let entry = Arc::new((decision, self.recorder.clone()));
+        let deciding = self.with(DbRole::Tenant(tenant_id), move |transaction| {
+            let entry = Arc::clone(&entry);
+            Box::pin(async move { decide(transaction, &entry.1, tenant_id, id, &entry.0).await })
+        });
+        deciding.await
     }
+}
+
+async fn decide(
+    transaction: &Transaction,
+    recorder: &Recorder,
+    tenant_id: Uuid,
+    id: Uuid,
+    decision: &Decision,
+) -> Result<Option<DecisionOutcome>, Fault> {
+    let sql = format!(
+        "WITH decided AS (
+           UPDATE approvals SET status = $3, decided_by = $4, decided_at = $5, decided_key = $6
+           WHERE tenant_id = $1 AND id = $2 AND status = 'pending' AND expires_at > $5
+             AND (NOT $7 OR (asked_by <> $4 AND asked_key IS DISTINCT FROM $6)) RETURNING {APPROVAL}
+         )
+         SELECT {APPROVAL}, true FROM decided UNION ALL
+         SELECT {APPROVAL}, false FROM approvals WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (SELECT 1 FROM decided)"
+    );
+    let (by, key, status, now) = (clean(&decision.by), clean_or_null(decision.key.as_deref()), decision.status.as_str(), ms(decision.at));
+    let values = [p(&tenant_id), p(&id), p(&status), p(&by), p(&now), p(&key), p(&decision.by_another)];
+    let rows = transaction.query(&sql, &values).await?;
+    let Some((row, decided)) = first(&rows, |columns| Ok((approval(columns)?, columns.flag()?)))? else { return Ok(None) };
+    if let Some(author) = decision.author.as_ref().filter(|_| decided) {
+        record(transaction, recorder, tenant_id, author, &[decision.act(&row)], decision.at).await?;
+    }
+    crash::point("before_decision");
+    // A stored decision with the same values is this one, where an earlier attempt may have been committed.
+    let same = row.status == decision.status && row.decided_by.as_deref() == Some(&*by) && row.decided_at == Some(now);
+    let is_own = decided || (transaction.is_retry() && same);
+    Ok(Some(if is_own { DecisionOutcome::Decided(row) } else { decision.outcome_without_change(row) }))
 }

@@ -1,59 +1,101 @@
 //! [`Credentials`] on PostgreSQL.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::flush::{DbRole, Statement};
+use super::audit::record;
+use super::fault::Fault;
+use super::flush::{DbRole, Transaction};
 use super::param::{clean_or_null, ms, ms_or_null, p};
-use super::row::{self, all};
+use super::row::{self, all, first};
 use super::text::clean;
-use crate::{Credentials, KeyRow, KeyUse, NewKey, StoreError, StoreFuture};
+use crate::audit::{created, rotated};
+use crate::{Author, Credentials, KeyRow, KeyUse, NewKey, Recorder, StoreError, StoreFuture};
 
 /// The id is new: a conflict is this very statement, committed by an attempt whose answer was lost.
 const INSERT: &str =
     "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
-    WHERE $12 IS NULL OR EXISTS (SELECT 1 FROM api_keys WHERE tenant_id = $2 AND id = $12)
-    ON CONFLICT (tenant_id, id) DO NOTHING";
-const SHORTEN: &str = "UPDATE api_keys SET expires_at = least(expires_at, $3) WHERE tenant_id = $1 AND id = $2 RETURNING true";
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    ON CONFLICT (tenant_id, id) DO NOTHING RETURNING true";
+const SHORTEN: &str = "UPDATE api_keys SET expires_at = least(expires_at, $3) WHERE tenant_id = $1 AND id = $2";
+
+/// A key to insert, and what its entry in the audit log needs.
+pub(super) struct KeyWrite {
+    pub(super) key: NewKey,
+    /// The key that it replaces, and when that one expires.
+    pub(super) old: Option<(Uuid, Timestamp)>,
+    pub(super) by: Author,
+    pub(super) recorder: Recorder,
+}
+
+impl KeyWrite {
+    /// False when the key that it replaces does not exist.
+    async fn run(&self, transaction: &Transaction) -> Result<bool, Fault> {
+        let Self { key, old, by, recorder } = self;
+        let made = key.clone().into_row();
+        let act = match old {
+            None => created(&made),
+            Some((id, ends)) => {
+                let Some(before) = key_by_id(transaction, key.tenant_id, *id).await? else { return Ok(false) };
+                transaction.query(SHORTEN, &[p(&key.tenant_id), p(id), p(&ms(*ends))]).await?;
+                rotated(&before, &made, *ends)
+            }
+        };
+        // No row: an earlier attempt was committed, with its entry.
+        if insert(transaction, key).await? {
+            record(transaction, recorder, key.tenant_id, by, &[act], key.created_at).await?;
+        }
+        Ok(true)
+    }
+}
+
+async fn insert(transaction: &Transaction, key: &NewKey) -> Result<bool, Fault> {
+    let (scopes, ips) = (key.scopes.names().join(","), key.stored_ips());
+    let (scopes, digest, ips) = (scopes.as_str(), key.digest.0.as_str(), ips.as_deref());
+    let (user_id, name) = (clean_or_null(key.user_id.as_deref()), clean_or_null(key.name.as_deref()));
+    let (safety_mode, collection) = (clean_or_null(key.safety_mode.as_deref()), clean_or_null(key.collection.as_deref()));
+    let (expires_at, created_at) = (ms_or_null(key.expires_at), ms(key.created_at));
+    let values = [
+        p(&key.id),
+        p(&key.tenant_id),
+        p(&digest),
+        p(&user_id),
+        p(&scopes),
+        p(&name),
+        p(&expires_at),
+        p(&created_at),
+        p(&ips),
+        p(&safety_mode),
+        p(&collection),
+    ];
+    Ok(!transaction.query(INSERT, &values).await?.is_empty())
+}
+
+/// The key, locked until the end of the transaction.
+pub(super) async fn key_by_id(transaction: &Transaction, tenant_id: Uuid, id: Uuid) -> Result<Option<KeyRow>, Fault> {
+    let sql = format!("SELECT {} FROM api_keys WHERE tenant_id = $1 AND id = $2 FOR UPDATE", row::KEY);
+    Ok(first(&transaction.query(&sql, &[p(&tenant_id), p(&id)]).await?, row::key)?)
+}
 
 impl PostgresStore {
-    /// Stores a key. `old` is the key that it replaces, and when that one expires; false when there is no such key.
-    pub(super) async fn insert_key(&self, old: Option<(Uuid, Timestamp)>, key: &NewKey) -> Result<bool, StoreError> {
-        let (scopes, ips) = (key.scopes.names().join(","), key.stored_ips());
-        let (scopes, digest, ips) = (scopes.as_str(), key.digest.0.as_str(), ips.as_deref());
-        let (user_id, name) = (clean_or_null(key.user_id.as_deref()), clean_or_null(key.name.as_deref()));
-        let (safety_mode, collection) = (clean_or_null(key.safety_mode.as_deref()), clean_or_null(key.collection.as_deref()));
-        let (expires_at, created_at, old_id) = (ms_or_null(key.expires_at), ms(key.created_at), old.map(|(id, _)| id));
-        let insert = [
-            p(&key.id),
-            p(&key.tenant_id),
-            p(&digest),
-            p(&user_id),
-            p(&scopes),
-            p(&name),
-            p(&expires_at),
-            p(&created_at),
-            p(&ips),
-            p(&safety_mode),
-            p(&collection),
-            p(&old_id),
-        ];
-        let insert = Statement { sql: INSERT, params: &insert };
-        let scope = DbRole::Tenant(key.tenant_id);
-        let Some((old_id, ends)) = old else { return self.run(scope, &[insert]).await.map(|_| true) };
-        let ends = ms(ends);
-        let shorten = [p(&key.tenant_id), p(&old_id), p(&ends)];
-        let rows = self.run(scope, &[Statement { sql: SHORTEN, params: &shorten }, insert]).await?;
-        Ok(rows.first().is_some_and(|shortened| !shortened.is_empty()))
+    pub(super) async fn insert_key(&self, write: KeyWrite) -> Result<bool, StoreError> {
+        let write = Arc::new(write);
+        self.with(DbRole::Tenant(write.key.tenant_id), move |transaction| {
+            let write = Arc::clone(&write);
+            Box::pin(async move { write.run(transaction).await })
+        })
+        .await
     }
 }
 
 impl Credentials for PostgresStore {
-    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey) -> StoreFuture<'_, Option<KeyRow>> {
-        Box::pin(async move { Ok(self.insert_key(Some((old, old_ends)), &new).await?.then(|| new.into_row())) })
+    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey, by: Author) -> StoreFuture<'_, Option<KeyRow>> {
+        let write = KeyWrite { key: new.clone(), old: Some((old, old_ends)), by, recorder: self.recorder.clone() };
+        Box::pin(async move { Ok(self.insert_key(write).await?.then(|| new.into_row())) })
     }
 
     fn keys_by_id(&self, ids: Vec<Uuid>) -> StoreFuture<'_, Vec<KeyRow>> {

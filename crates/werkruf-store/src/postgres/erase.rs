@@ -12,16 +12,17 @@ use std::sync::atomic::Ordering;
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
-use super::PostgresStore;
 use super::fault::Fault;
 use super::flush::{DbRole, Statement, Transaction};
 use super::hold::{changed, end_turn};
 use super::param::{ms, p};
 use super::row::{self, all};
 use super::text::clean;
+use super::{PostgresStore, audit};
 use crate::module::rows_to_erase;
 use crate::{
-    Backup, CloseReason, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, Modules, StoreError, TurnCloser, TurnRow, crash,
+    Author, Backup, CloseReason, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, Modules, Recorder, StoreError,
+    TurnCloser, TurnRow, crash,
 };
 
 impl Maintenance for PostgresStore {
@@ -42,11 +43,13 @@ impl Maintenance for PostgresStore {
         user_id: String,
         cancel: bool,
         closer: Arc<dyn TurnCloser>,
+        by: Author,
         now: Timestamp,
     ) -> MaintenanceFuture<'_, Option<Erased>> {
         Box::pin(async move {
             let (user_id, of_modules) = (clean(&user_id).into_owned(), statements_of(self.modules));
-            let erasure = Arc::new(Erasure { tenant_id, user_id, cancel, closer, of_modules, now: ms(now) });
+            let erasure =
+                Arc::new(Erasure { tenant_id, user_id, cancel, closer, of_modules, now: ms(now), by, recorder: self.recorder.clone() });
             let erasing = self.with(DbRole::Tenant(tenant_id), move |transaction| {
                 let erasure = Arc::clone(&erasure);
                 Box::pin(async move { erasure.run(transaction).await })
@@ -135,6 +138,8 @@ struct Erasure {
     /// Statements on tables of modules; $1 tenant, $2 user.
     of_modules: Vec<String>,
     now: Timestamp,
+    by: Author,
+    recorder: Recorder,
 }
 
 fn statements_of(modules: Modules) -> Vec<String> {
@@ -171,11 +176,11 @@ impl Erasure {
         statements.push(Statement { sql: MESSAGES, params: &of_conversations });
         let done = transaction.run(&statements).await?;
         let rows = |place: Option<&Vec<tokio_postgres::Row>>| place.map_or(0, |rows| changed(rows.len()));
+        let blanked = audit::blank(transaction, self.tenant_id, &self.user_id).await?;
         let name = format!("erased:{}:{}", self.tenant_id, self.user_id);
         transaction.query("SELECT set_config('role', 'werkruf_system', true)", &[]).await?;
         transaction.query(MARK, &[p(&name.as_str()), p(&self.now)]).await?;
-        crash::point("inside_erase");
-        Ok(Some(Erased {
+        let erased = Erased {
             tenant_id: self.tenant_id,
             user_id: self.user_id.clone(),
             erased_at: self.now,
@@ -187,6 +192,9 @@ impl Erasure {
             // Dead rows stay in the files until PostgreSQL's vacuum removes them.
             compacted: false,
             copies: Vec::new(),
-        }))
+        };
+        audit::record(transaction, &self.recorder, self.tenant_id, &self.by, &[erased.act(&blanked)], self.now).await?;
+        crash::point("inside_erase");
+        Ok(Some(erased))
     }
 }

@@ -92,7 +92,7 @@ impl PostgresStore {
         let work = &work;
         self.repeat(|attempt| {
             Box::pin(async move {
-                let mut transaction = Transaction { client: Some(self.acquire_for(attempt).await?) };
+                let mut transaction = Transaction { client: Some(self.acquire_for(attempt).await?), is_retry: attempt.is_retry() };
                 transaction.begin(&self.begin(scope)).await?;
                 let done = work(&transaction).await;
                 transaction.end(if done.is_ok() { "COMMIT" } else { "ROLLBACK" }).await.and(done)
@@ -173,11 +173,17 @@ impl PostgresStore {
 /// transaction.
 pub struct Transaction {
     client: Option<Object>,
+    is_retry: bool,
 }
 
 impl Transaction {
     fn client(&self) -> Result<&Client, Fault> {
         self.client.as_deref().map(|client| &**client).ok_or_else(|| Fault::Unknown("the transaction is over".to_owned()))
+    }
+
+    /// Whether an earlier attempt may have been committed.
+    pub(super) const fn is_retry(&self) -> bool {
+        self.is_retry
     }
 
     async fn begin(&mut self, sql: &str) -> Result<(), Fault> {

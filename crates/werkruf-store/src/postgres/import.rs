@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
+use super::audit::{record, stored_people};
 use super::fault::Fault;
 use super::flush::{DbRole, Statement, Transaction};
 use super::param::{ms, p};
@@ -15,15 +16,15 @@ use super::people_write::People;
 use super::row::{all, first, only, tenant};
 use super::text::{clean, clean_json};
 use crate::import::{
-    Faults, Import, ImportBatch, ImportFault, ImportReport, Known, Stored, check_new_tenant, check_references, check_values,
+    Faults, Import, ImportBatch, ImportFault, ImportReport, Known, Stored, acts, check_new_tenant, check_references, check_values,
 };
-use crate::{PeopleBatch, StoreFuture, TenantRow, crash};
+use crate::{PeopleBatch, Recorder, StoreFuture, TenantRow, crash};
 
 impl Import for PostgresStore {
     fn import(&self, batch: ImportBatch, new_tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
         Box::pin(async move {
             let (faults, batch) = check_values(batch).await?;
-            let import = Arc::new(FileImport { batch, faults, new_tenant_id, now });
+            let import = Arc::new(FileImport { batch, faults, new_tenant_id, now, recorder: self.recorder.clone() });
             self.with(DbRole::System, move |transaction| {
                 let import = Arc::clone(&import);
                 Box::pin(async move { import.run(transaction).await })
@@ -40,6 +41,7 @@ struct FileImport {
     faults: Faults,
     new_tenant_id: Uuid,
     now: Timestamp,
+    recorder: Recorder,
 }
 
 impl FileImport {
@@ -64,7 +66,14 @@ impl FileImport {
         };
         let become_tenant = "SELECT set_config('role', 'werkruf_app', true), set_config('werkruf.tenant', $1::text, true)";
         transaction.query(become_tenant, &[p(&tenant_id)]).await?;
-        self.write(transaction, tenant_id).await.map(Ok)
+        let batch = &self.batch;
+        let (roles, users) = (batch.roles.iter().map(|role| role.id).collect(), batch.users.iter().map(|user| user.id).collect());
+        let (roles, users) = stored_people(transaction, tenant_id, roles, users).await?;
+        let acts = acts(batch, &roles, &users)?;
+        let report = self.write(transaction, tenant_id).await?;
+        record(transaction, &self.recorder, tenant_id, &batch.by, &acts, self.now).await?;
+        crash::point("inside_import");
+        Ok(Ok(report))
     }
 
     async fn find_tenant(&self, transaction: &Transaction) -> Result<Option<TenantRow>, Fault> {
@@ -95,7 +104,6 @@ impl FileImport {
         for rows in &batch.of_modules {
             rows.write_postgres(transaction, tenant_id, ms(self.now)).await?;
         }
-        crash::point("inside_import");
         Ok(ImportReport { tenant_id, written: batch.counts() })
     }
 

@@ -114,9 +114,12 @@ fn kind(cast: &str) -> Option<Kind> {
 
 async fn lock_empty_tables(transaction: &Transaction<'_>, tables: &[Table]) -> Result<(), MaintenanceError> {
     for table in tables {
-        // Locked until the end: no other process may write meanwhile.
-        let locked = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", quoted(&table.name));
-        transaction.batch_execute(&locked).await.map_err(StoreError::from)?;
+        // Locked until the end: no other process may write meanwhile. An entry of the audit log is written under the lock of its head,
+        // and this role may not change entries, so it may not lock their table.
+        if table.name != "audit_entries" {
+            let locked = format!("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE", quoted(&table.name));
+            transaction.batch_execute(&locked).await.map_err(StoreError::from)?;
+        }
         let has_rows = format!("SELECT EXISTS (SELECT 1 FROM {})", quoted(&table.name));
         let row = transaction.query_typed_one(&has_rows, &[]).await.map_err(StoreError::from)?;
         if row.try_get(0).map_err(StoreError::from)? {

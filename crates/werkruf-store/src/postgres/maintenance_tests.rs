@@ -13,8 +13,8 @@ use super::row::{all, only};
 use super::story_tests::fresh;
 use crate::story::{Notes, World};
 use crate::{
-    ApprovalFilter, Approvals, CallFilter, Maintenance, MaintenanceError, NewApproval, Page, People, PeopleBatch, Records, SqliteStore,
-    Store, StoreError, Turns,
+    ApprovalFilter, Approvals, Author, CallFilter, Maintenance, MaintenanceError, NewApproval, Page, People, PeopleBatch, Records,
+    SqliteStore, Store, StoreError, Turns,
 };
 
 async fn world() -> World<PostgresStore> {
@@ -67,10 +67,11 @@ async fn a_person_is_erased_from_every_table() {
     fill(&world).await;
     let (store, tenant) = (&world.store, world.tenant);
     assert!(text_of_everything(store).await.contains("secret"));
-    let busy = store.erase_person(tenant, "1".to_owned(), false, world.closer(), world.clock.now()).await;
+    let busy = store.erase_person(tenant, "1".to_owned(), false, world.closer(), Author::server(), world.clock.now()).await;
     assert!(matches!(busy, Err(MaintenanceError::Store(StoreError::Busy))), "{busy:?}");
     assert_eq!(store.unfinished_turns_of(tenant, "1".to_owned()).await.unwrap().len(), 2);
-    let erased = store.erase_person(tenant, "1".to_owned(), true, world.closer(), world.clock.now()).await.unwrap().unwrap();
+    let erased =
+        store.erase_person(tenant, "1".to_owned(), true, world.closer(), Author::server(), world.clock.now()).await.unwrap().unwrap();
     assert_eq!((erased.conversations, erased.turns, erased.calls), (2, 3, 2));
     assert!(erased.messages >= 6, "{erased:?}");
     let left = text_of_everything(store).await;
@@ -79,7 +80,7 @@ async fn a_person_is_erased_from_every_table() {
     }
     assert!(left.contains(&format!("erased:{tenant}:1")));
     assert!(store.unfinished_turns_of(tenant, "1".to_owned()).await.unwrap().is_empty());
-    let unknown = store.erase_person(tenant, "77".to_owned(), true, world.closer(), world.clock.now()).await.unwrap();
+    let unknown = store.erase_person(tenant, "77".to_owned(), true, world.closer(), Author::server(), world.clock.now()).await.unwrap();
     assert_eq!(unknown, None);
     let refused = store.back_up("/tmp/x".into(), false).await.unwrap_err().to_string();
     assert!(refused.contains("pg_dump"), "{refused}");

@@ -53,6 +53,7 @@ const KERNEL_FUNCTIONS: FunctionSet = FunctionSet {
         include_str!("functions/conversations.sql"),
         include_str!("functions/people.sql"),
         include_str!("functions/retention.sql"),
+        include_str!("functions/audit.sql"),
     ],
 };
 

@@ -5,6 +5,7 @@
 
 mod admin;
 mod approvals;
+mod audit;
 mod client_requests;
 mod cluster;
 mod credentials;
@@ -45,7 +46,8 @@ use tokio_postgres::NoTls;
 use tokio_postgres_rustls::MakeRustlsConnect;
 use werkruf_contract::Clock;
 
-use crate::{Modules, StoreError};
+use crate::{Modules, Recorder, SecretKeys, StoreError};
+pub use audit::record;
 pub use fault::Fault;
 pub use flush::{DbRole, Param, Statement, Transaction};
 pub(crate) use import_sqlite::storable;
@@ -69,6 +71,7 @@ pub struct PostgresStore {
     /// Transactions that this process has committed.
     commits: AtomicU64,
     modules: Modules,
+    recorder: Recorder,
 }
 
 impl PostgresStore {
@@ -77,7 +80,16 @@ impl PostgresStore {
         options.check_schema()?;
         let pool = pool(&options)?;
         let ttl = options.lease_ttl.as_secs_f64();
-        let mut store = Self { pool, options, ttl, clock: clock.clone(), notifier: None, commits: AtomicU64::new(0), modules };
+        let mut store = Self {
+            pool,
+            options,
+            ttl,
+            clock: clock.clone(),
+            notifier: None,
+            commits: AtomicU64::new(0),
+            modules,
+            recorder: Recorder::new(SecretKeys::default(), clock),
+        };
         store.migrate().await?;
         if !store.options.poll_only {
             let Address { driver, tls } = address(&store.options)?;

@@ -9,13 +9,16 @@ use tokio_postgres::types::Type;
 use werkruf_contract::{Principal, Uuid};
 
 use super::PostgresStore;
+use super::audit::record;
+use super::credentials::{KeyWrite, key_by_id};
 use super::flush::{DbRole, Statement};
 use super::param::{clean_or_null, ms, ms_or_null, p};
 use super::people_write as write;
 use super::records::{List, ListColumns};
 use super::row::{self, Columns, all, first, only, tenant, user};
 use super::text::{clean, clean_json};
-use crate::{KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
+use crate::audit::revoked;
+use crate::{Author, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
 
 /// The user with roles and permissions, of one snapshot. A function, because every request runs it, and planning it, with row-level
 /// security of ten tables, takes ten times as long as running it: a session keeps the plan of a function.
@@ -100,9 +103,9 @@ impl People for PostgresStore {
         })
     }
 
-    fn create_key(&self, key: NewKey) -> StoreFuture<'_, KeyRow> {
+    fn create_key(&self, key: NewKey, by: Author) -> StoreFuture<'_, KeyRow> {
         Box::pin(async move {
-            self.insert_key(None, &key).await?;
+            self.insert_key(KeyWrite { key: key.clone(), old: None, by, recorder: self.recorder.clone() }).await?;
             Ok(key.into_row())
         })
     }
@@ -112,11 +115,17 @@ impl People for PostgresStore {
         Box::pin(List::new(row::KEY, "api_keys", tenant_id).page(self, page, columns, row::key))
     }
 
-    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, bool> {
-        Box::pin(async move {
-            let sql = "DELETE FROM api_keys WHERE tenant_id = $1 AND id = $2 RETURNING id";
-            Ok(self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await?.len() == 1)
-        })
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool> {
+        let (entry, at) = (Arc::new((self.recorder.clone(), by)), self.clock.now());
+        Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
+            let entry = Arc::clone(&entry);
+            Box::pin(async move {
+                let Some(key) = key_by_id(transaction, tenant_id, id).await? else { return Ok(false) };
+                transaction.query("DELETE FROM api_keys WHERE tenant_id = $1 AND id = $2", &[p(&tenant_id), p(&id)]).await?;
+                record(transaction, &entry.0, tenant_id, &entry.1, &[revoked(&key)], at).await?;
+                Ok(true)
+            })
+        }))
     }
 
     fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {

@@ -10,7 +10,7 @@ use werkruf_contract::Uuid;
 use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{ms, p};
-use super::row::first;
+use super::row::{all, first};
 use super::text::clean;
 use crate::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken, StoreError, StoreFuture};
 
@@ -38,6 +38,27 @@ impl ProviderTokens for PostgresStore {
             let (until, now) = (ms(token.expires_at), ms(now));
             let values = [p(&INSTALLATION), p(&provider), p(&name), p(&token.sealed), p(&until), p(&now)];
             one_row(&self.query(INSTALLATION_ROLE, sql, &values).await?, &account)
+        })
+    }
+
+    fn provider_tokens(&self) -> StoreFuture<'_, Vec<(ProviderAccount, SealedToken)>> {
+        let sql = "SELECT provider, account, sealed, expires_at FROM provider_tokens WHERE tenant_id = $1 AND expires_at IS NOT NULL";
+        Box::pin(async move {
+            all(&self.query(INSTALLATION_ROLE, sql, &[p(&INSTALLATION)]).await?, |columns| {
+                let account = ProviderAccount { provider: columns.text()?, account: columns.text()? };
+                Ok((account, SealedToken { sealed: columns.bytes()?.to_vec(), expires_at: columns.time()? }))
+            })
+        })
+    }
+
+    fn replace_provider_token(&self, account: ProviderAccount, old: Vec<u8>, new: SealedToken, now: Timestamp) -> StoreFuture<'_, bool> {
+        let sql = "UPDATE provider_tokens SET sealed = $5, expires_at = $6, updated_at = $7
+                   WHERE tenant_id = $1 AND provider = $2 AND account = $3 AND sealed = $4 RETURNING true";
+        Box::pin(async move {
+            let (provider, name) = (clean(&account.provider), clean(&account.account));
+            let (until, now) = (ms(new.expires_at), ms(now));
+            let values = [p(&INSTALLATION), p(&provider), p(&name), p(&old), p(&new.sealed), p(&until), p(&now)];
+            Ok(!self.query(INSTALLATION_ROLE, sql, &values).await?.is_empty())
         })
     }
 

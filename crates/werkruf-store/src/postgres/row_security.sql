@@ -22,6 +22,12 @@ BEGIN
     ELSE
       EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I.%I TO werkruf_app', our_schema, found.name);
     END IF;
+    -- Entries of the audit log are only added; the head of a chain is moved, never removed.
+    IF found.name = 'audit_entries' THEN
+      EXECUTE format('REVOKE UPDATE, DELETE ON %I.%I FROM werkruf_app, werkruf_system', our_schema, found.name);
+    ELSIF found.name = 'audit_heads' THEN
+      EXECUTE format('REVOKE DELETE ON %I.%I FROM werkruf_app, werkruf_system', our_schema, found.name);
+    END IF;
     CONTINUE WHEN found.kind = 'v';
     EXECUTE format('ALTER TABLE %I.%I ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', our_schema, found.name);
     CONTINUE WHEN EXISTS (SELECT 1 FROM pg_policies WHERE schemaname = our_schema AND tablename = found.name AND policyname = 'own_tenant');

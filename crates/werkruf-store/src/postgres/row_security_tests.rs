@@ -43,6 +43,9 @@ const ROWS: &str = "
     tokens_reasoning, tokens_total, estimated) VALUES ('$tenant', '$tenant', '1', now(), 'p', 'm', 'chat', 1, 0, 1, 0, 2, false);
   INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());
   INSERT INTO provider_claims VALUES ('$tenant', 'p', 'a', '$tenant', now());
+  INSERT INTO audit_entries (tenant_id, seq, at, operator, action, subject, person, salt, after, hash)
+    VALUES ('$tenant', 1, now(), true, 'a', 's', '1', 'salt', '{}', 'h');
+  INSERT INTO audit_heads VALUES ('$tenant', 1, 'h', 1, NULL, NULL);
   INSERT INTO notes VALUES ('$tenant', 1, 1, 'T', NULL);
   INSERT INTO note_labels VALUES ('$tenant', 'T');
 ";
@@ -115,6 +118,16 @@ async fn no_write_reaches_another_tenant() {
             assert!(database.client.execute("DELETE FROM tenants", &[]).await.is_err(), "the app role may not change tenants");
             continue;
         }
+        if table == "audit_entries" {
+            for role in ["werkruf_app", "werkruf_system"] {
+                database.set_role(role, Some(database.a)).await;
+                for sql in ["UPDATE audit_entries SET subject = subject", "DELETE FROM audit_entries", "TRUNCATE audit_entries"] {
+                    assert!(database.client.execute(sql, &[]).await.is_err(), "{sql}: entries are only added");
+                }
+                assert!(database.client.execute("DELETE FROM audit_heads", &[]).await.is_err());
+            }
+            continue;
+        }
         let stolen = database
             .client
             .execute(&format!("UPDATE {table} SET tenant_id = '{}' WHERE tenant_id = '{}'", database.a, database.b), &[])
@@ -136,7 +149,7 @@ async fn no_write_reaches_another_tenant() {
         let foreign = line.replace("$tenant", &database.b.to_string());
         assert!(database.client.batch_execute(&foreign).await.is_err(), "{line}");
     }
-    let tables: Vec<&String> = database.tables.iter().filter(|table| *table != "tenants").collect();
+    let tables: Vec<&String> = database.tables.iter().filter(|table| *table != "tenants" && !table.starts_with("audit_")).collect();
     for _ in 0..3 {
         for table in &tables {
             // A row that others refer to is deleted in a later round.
@@ -182,4 +195,19 @@ async fn the_app_role_cannot_read_tables_without_a_tenant() {
     }
     database.set_role("werkruf_system", None).await;
     assert!(database.client.execute("DELETE FROM schema_migrations", &[]).await.is_err());
+}
+
+#[tokio::test]
+async fn values_of_the_audit_log_are_blanked_in_the_own_tenant_only() {
+    let database = TwoTenants::open().await;
+    let blank = async |of: Uuid| {
+        database.set_role("werkruf_app", Some(database.a)).await;
+        database.client.query("SELECT blank_audit_values($1, '1')", &[&of]).await.unwrap().len()
+    };
+    assert_eq!((blank(database.b).await, blank(database.a).await, blank(database.a).await), (0, 1, 0));
+    database.set_role("werkruf_system", None).await;
+    assert_eq!(database.count("audit_entries WHERE after IS NOT NULL AND salt IS NOT NULL").await, 1);
+    database.set_role("werkruf_operator", None).await;
+    let refused = database.client.query("SELECT blank_audit_values($1, '1')", &[&database.b]).await;
+    assert!(refused.is_err(), "the operator role only reads");
 }

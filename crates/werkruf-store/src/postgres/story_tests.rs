@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tokio_postgres::{Client, NoTls};
-use werkruf_contract::Clock;
+use werkruf_contract::{BoxFuture, Clock};
 
 use super::{PostgresOptions, PostgresStore};
+use crate::story::Tamper;
 use crate::testbed::fresh_database;
 
 /// A new store.
@@ -21,6 +22,15 @@ pub(super) async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
+}
+
+impl Tamper for PostgresStore {
+    fn sql<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let client = connect(&self.options.url).await;
+            client.batch_execute(&format!("SET search_path TO {}; {text}", self.options.schema)).await.unwrap();
+        })
+    }
 }
 
 crate::story::tell!(fresh);

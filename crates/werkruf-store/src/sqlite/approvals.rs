@@ -5,10 +5,13 @@ use rusqlite::{Connection, params};
 use werkruf_contract::{ApprovalStatus, Uuid};
 
 use super::SqliteStore;
+use super::audit::record;
 use super::insert::WriteContext;
 use super::row::{APPROVAL, all_within, approval, first};
 use super::text::{Id, Stamp, id_or_null};
-use crate::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval, Order, Page, StoreError, StoreFuture, crash};
+use crate::{
+    ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval, Order, Page, Recorder, StoreError, StoreFuture, crash,
+};
 
 impl Approvals for SqliteStore {
     fn approval(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ApprovalRow>> {
@@ -20,7 +23,8 @@ impl Approvals for SqliteStore {
     }
 
     fn decide(&self, tenant_id: Uuid, id: Uuid, decision: Decision) -> StoreFuture<'_, Option<DecisionOutcome>> {
-        Box::pin(self.writer.submit(move |c| decide(c, &Id::from(tenant_id), &Id::from(id), &decision)))
+        let recorder = self.recorder.clone();
+        Box::pin(self.writer.submit(move |c| decide(c, &recorder, tenant_id, &Id::from(id), &decision)))
     }
 
     fn expire_approvals(&self, now: Timestamp) -> StoreFuture<'_, u64> {
@@ -63,7 +67,14 @@ fn list(c: &Connection, tenant_id: Uuid, filter: &ApprovalFilter, page: Page) ->
     all_within(&mut statement, values, approval, page.max_bytes)
 }
 
-fn decide(c: &Connection, tenant: &Id, id: &Id, decision: &Decision) -> Result<Option<DecisionOutcome>, StoreError> {
+fn decide(
+    c: &Connection,
+    recorder: &Recorder,
+    tenant_id: Uuid,
+    id: &Id,
+    decision: &Decision,
+) -> Result<Option<DecisionOutcome>, StoreError> {
+    let tenant = &Id::from(tenant_id);
     let decided = c
         .prepare_cached(
             "UPDATE approvals SET status = ?3, decided_by = ?4, decided_at = ?5, decided_key = ?6
@@ -71,8 +82,12 @@ fn decide(c: &Connection, tenant: &Id, id: &Id, decision: &Decision) -> Result<O
                AND (NOT ?7 OR (asked_by <> ?4 AND asked_key IS NOT ?6))",
         )?
         .execute(params![tenant, id, decision.status.as_str(), decision.by, Stamp::from(decision.at), decision.key, decision.by_another])?;
+    let Some(row) = by_id(c, tenant, id)? else { return Ok(None) };
+    if let Some(author) = decision.author.as_ref().filter(|_| decided == 1) {
+        record(c, recorder, tenant_id, author, &[decision.act(&row)], decision.at)?;
+    }
     crash::point("before_decision");
-    Ok(by_id(c, tenant, id)?.map(|row| if decided == 1 { DecisionOutcome::Decided(row) } else { decision.outcome_without_change(row) }))
+    Ok(Some(if decided == 1 { DecisionOutcome::Decided(row) } else { decision.outcome_without_change(row) }))
 }
 
 fn due(c: &Connection, now: Timestamp) -> Result<bool, StoreError> {

@@ -5,17 +5,24 @@ use rusqlite::{params, params_from_iter};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
+use super::audit::record;
 use super::people_write as write;
 use super::row::{self, all};
 use super::text::{Id, Stamp};
-use crate::{Credentials, KeyRow, KeyUse, NewKey, StoreFuture};
+use crate::audit::rotated;
+use crate::{Author, Credentials, KeyRow, KeyUse, NewKey, StoreFuture};
 
 impl Credentials for SqliteStore {
-    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey) -> StoreFuture<'_, Option<KeyRow>> {
+    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey, by: Author) -> StoreFuture<'_, Option<KeyRow>> {
+        let recorder = self.recorder.clone();
         Box::pin(self.about_people(move |c| {
+            let Some(before) = write::key_by_id(c, new.tenant_id, old)? else { return Ok(None) };
+            let at = new.created_at;
             let sql = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?3), ?3) WHERE tenant_id = ?1 AND id = ?2";
-            let shortened = c.prepare_cached(sql)?.execute(params![Id::from(new.tenant_id), Id::from(old), Stamp::from(old_ends)])?;
-            if shortened == 1 { write::create_key(c, new).map(Some) } else { Ok(None) }
+            c.prepare_cached(sql)?.execute(params![Id::from(new.tenant_id), Id::from(old), Stamp::from(old_ends)])?;
+            let made = write::create_key(c, new)?;
+            record(c, &recorder, made.tenant_id, &by, &[rotated(&before, &made, old_ends)], at)?;
+            Ok(Some(made))
         }))
     }
 

@@ -15,9 +15,9 @@ use super::erased_list::{self, Line};
 use super::hold::{changed, end_turn};
 use super::row::{self, all};
 use super::text::{Id, Stamp};
-use super::{SqliteStore, backup};
+use super::{SqliteStore, audit, backup};
 use crate::module::rows_to_erase;
-use crate::{CloseReason, Erased, Maintenance, MaintenanceFuture, Modules, StoreError, TurnCloser, TurnRow, crash};
+use crate::{Author, CloseReason, Erased, Maintenance, MaintenanceFuture, Modules, Recorder, StoreError, TurnCloser, TurnRow, crash};
 
 impl Maintenance for SqliteStore {
     fn counts(&self) -> crate::Counts {
@@ -38,16 +38,18 @@ impl Maintenance for SqliteStore {
         user_id: String,
         cancel: bool,
         closer: Arc<dyn TurnCloser>,
+        by: Author,
         now: Timestamp,
     ) -> MaintenanceFuture<'_, Option<Erased>> {
         Box::pin(async move {
-            let (path, modules) = (self.path.clone(), self.modules);
+            let (path, modules, recorder) = (self.path.clone(), self.modules, self.recorder.clone());
             let erasing = self.writer.submit(move |c| {
                 let Some(erased) = erase(c, &Person { tenant_id, user_id: &user_id }, cancel, &*closer, modules, now)? else {
                     return Ok(None);
                 };
                 let line = Line { tenant_id, user_id, erased_at: now };
                 mark(c, &line)?;
+                record_erasure(c, &recorder, &erased, &by)?;
                 crash::point("inside_erase");
                 // Before the commit: an erasure must not be reported as done when a restore would not repeat it.
                 erased_list::append(&path, &line).map_err(|error| StoreError::Unavailable(error.to_string()))?;
@@ -189,6 +191,12 @@ pub(super) fn erase(
         compacted: false,
         copies: Vec::new(),
     }))
+}
+
+/// Blanks the values about the person in the audit log, and adds an entry that says so.
+pub(super) fn record_erasure(c: &Connection, recorder: &Recorder, erased: &Erased, by: &Author) -> Result<(), StoreError> {
+    let blanked = audit::blank(c, erased.tenant_id, &erased.user_id)?;
+    audit::record(c, recorder, erased.tenant_id, by, &[erased.act(&blanked)], erased.erased_at)
 }
 
 /// Records the erasure in the database too, so that a backup made afterwards has the record and is not erased again.

@@ -11,12 +11,13 @@ use werkruf_contract::Clock;
 use super::super::SqliteStore;
 use super::super::migrate::beside;
 use crate::story::World;
-use crate::{ConversationRef, Maintenance, MaintenanceError, OpenTurn, Records, StoreError, Turns};
+use crate::{Author, ConversationRef, Maintenance, MaintenanceError, OpenTurn, Records, StoreError, Turns};
 
 /// Columns that lose their content, or whose rows are deleted, when their person is erased.
 const ERASED: &[(&str, &str)] = &[
     ("api_keys", "digest user_id scopes name allow_ips safety_mode collection"),
     ("approvals", "arguments arguments_digest"),
+    ("audit_entries", "salt before after"),
     ("call_attempts", "error"),
     ("conversations", "title state summary"),
     ("events", "type data"),
@@ -45,6 +46,12 @@ const STAYS: &[(&str, &str, &str)] = &[
     ),
     ("call_attempts", "status", "a code"),
     ("approvals", "tool_name approver_roles taint asked_by asked_key status decided_by decided_key", "ids and codes"),
+    (
+        "audit_entries",
+        "at address action subject person before_digest after_digest hash",
+        "ids, and who acted from which address; the digests are salted, and the salt is erased",
+    ),
+    ("audit_heads", "hash key_name signature", "hashes"),
     ("api_usage", "user_id provider model operation", "usage rows"),
     ("provider_tokens", "provider account", "the company's accounts"),
     ("provider_claims", "provider account owner", "a process that uses the company's account"),
@@ -138,7 +145,11 @@ async fn no_byte_of_the_person_is_left_and_other_content_stays() {
     plant(store.path(), &world.tenant.to_string(), MARK, OTHER);
     assert!(!found(store.path(), MARK).is_empty());
 
-    let erased = store.erase_person(world.tenant, "1".to_owned(), false, world.closer(), world.clock.now()).await.unwrap().unwrap();
+    let erased = store
+        .erase_person(world.tenant, "1".to_owned(), false, world.closer(), Author::server(), world.clock.now())
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!((erased.conversations, erased.turns, erased.calls, erased.keys, erased.compacted), (1, 2, 1, 1, true));
     assert_eq!(found(store.path(), MARK), Vec::<String>::new());
     assert!(!found(store.path(), OTHER).is_empty());
@@ -152,7 +163,8 @@ async fn no_byte_of_the_person_is_left_and_other_content_stays() {
         .query_row("SELECT first_name, (SELECT count(*) FROM api_usage) FROM users WHERE id = 1", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
     assert_eq!((name.as_str(), usage), ("erased", 4), "usage rows stay");
-    let unknown = store.erase_person(world.tenant, "99".to_owned(), false, world.closer(), world.clock.now()).await.unwrap();
+    let unknown =
+        store.erase_person(world.tenant, "99".to_owned(), false, world.closer(), Author::server(), world.clock.now()).await.unwrap();
     assert_eq!(unknown, None);
 }
 
@@ -164,7 +176,7 @@ const fn call_ended() -> werkruf_contract::CallStatus {
 async fn a_running_turn_is_never_erased() {
     let (store, world, _folder) = fresh();
     let running = world.talk().await;
-    let erase = |cancel| store.erase_person(world.tenant, "1".to_owned(), cancel, world.closer(), world.clock.now());
+    let erase = |cancel| store.erase_person(world.tenant, "1".to_owned(), cancel, world.closer(), Author::server(), world.clock.now());
     for cancel in [false, true] {
         let refused = erase(cancel).await;
         assert!(matches!(refused, Err(MaintenanceError::Store(StoreError::Busy))), "{refused:?}");

@@ -7,19 +7,21 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
+use super::audit::{record, stored_people};
 use super::people_write as people;
 use super::row::{all, first, tenant};
 use super::text::Id;
 use crate::import::{
-    Faults, Import, ImportBatch, ImportFault, ImportReport, Known, Stored, check_new_tenant, check_references, check_values,
+    Faults, Import, ImportBatch, ImportFault, ImportReport, Known, Stored, acts, check_new_tenant, check_references, check_values,
 };
-use crate::{PeopleBatch, StoreError, StoreFuture, TenantRow, crash};
+use crate::{PeopleBatch, Recorder, StoreError, StoreFuture, TenantRow, crash};
 
 impl Import for SqliteStore {
     fn import(&self, batch: ImportBatch, new_tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Result<ImportReport, Vec<ImportFault>>> {
         Box::pin(async move {
             let (faults, batch) = check_values(batch).await?;
-            self.about_people(move |c| import(c, batch, faults, new_tenant_id, now)).await
+            let recorder = self.recorder.clone();
+            self.about_people(move |c| import(c, &recorder, batch, faults, new_tenant_id, now)).await
         })
     }
 }
@@ -27,6 +29,7 @@ impl Import for SqliteStore {
 /// Writes the batch unless the check of its values, which ran before, or the check of its references found faults.
 fn import(
     c: &Connection,
+    recorder: &Recorder,
     batch: ImportBatch,
     mut faults: Faults,
     new_tenant_id: Uuid,
@@ -48,7 +51,14 @@ fn import(
         Some(tenant) => tenant,
         None => people::ensure_tenant(c, new_tenant_id, &batch.tenant, now)?,
     };
-    write(c, tenant.id, batch, now).map(Ok)
+    let (roles, users): (Vec<i64>, Vec<i64>) =
+        (batch.roles.iter().map(|role| role.id).collect(), batch.users.iter().map(|user| user.id).collect());
+    let (roles, users) = stored_people(c, &Id::from(tenant.id), &roles, &users)?;
+    let (acts, by) = (acts(&batch, &roles, &users)?, batch.by.clone());
+    let report = write(c, tenant.id, batch, now)?;
+    record(c, recorder, tenant.id, &by, &acts, now)?;
+    crash::point("inside_import");
+    Ok(Ok(report))
 }
 
 fn find_tenant(c: &Connection, name: &str) -> Result<Option<TenantRow>, StoreError> {
@@ -79,7 +89,6 @@ fn write(c: &Connection, tenant_id: Uuid, batch: ImportBatch, now: Timestamp) ->
     free_external_ids(c, &tenant, &people)?;
     people::put(c, &tenant, &people)?;
     of_modules.iter().try_for_each(|rows| rows.write_sqlite(c, tenant_id, now))?;
-    crash::point("inside_import");
     Ok(ImportReport { tenant_id, written })
 }
 

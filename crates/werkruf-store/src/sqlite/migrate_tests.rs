@@ -118,8 +118,16 @@ fn a_database_of_an_unreleased_build_is_refused_and_not_changed() {
         };
         let before = dump();
         let clock = Clock::system(0);
-        let restored =
-            SqliteStore::restore(&path, &folder.path().join("new.db"), false, &TestCloser(clock.clone()), &clock, MODULES).unwrap_err();
+        let restored = SqliteStore::restore(
+            &path,
+            &folder.path().join("new.db"),
+            false,
+            &TestCloser(clock.clone()),
+            &clock,
+            MODULES,
+            &crate::SecretKeys::default(),
+        )
+        .unwrap_err();
         assert_eq!(restored.code(), "schema_prerelease");
         assert!(restored.to_string().contains(name) && !restored.to_string().contains(".restoring"), "{restored}");
         for refused in [SqliteStore::open(&path, &clock, MODULES).map(|_| ()), report(&path, &parts(MODULES)).map(|_| ())] {

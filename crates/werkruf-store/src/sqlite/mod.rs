@@ -4,6 +4,7 @@
 //! of an earlier process are void at the next start. Other programs can always read the file (`mode=ro`).
 
 mod approvals;
+mod audit;
 mod backup;
 mod client_requests;
 mod cluster;
@@ -44,7 +45,8 @@ use std::sync::Arc;
 use rusqlite::{Connection, ErrorCode, ffi};
 use werkruf_contract::Clock;
 
-use crate::{Modules, StoreError};
+use crate::{Modules, Recorder, SecretKeys, StoreError};
+pub use audit::record;
 pub(crate) use export::{Batch, Export};
 pub(crate) use legacy::read as read_legacy;
 use principal_cache::PrincipalCache;
@@ -63,6 +65,7 @@ pub struct SqliteStore {
     clock: Clock,
     path: PathBuf,
     modules: Modules,
+    recorder: Recorder,
     /// Held as long as the store is open; the operating system releases it with the process.
     _lock: std::fs::File,
 }
@@ -83,6 +86,7 @@ impl SqliteStore {
             clock: clock.clone(),
             path: path.to_owned(),
             modules,
+            recorder: Recorder::new(SecretKeys::default(), clock),
             _lock: lock,
         }))
     }

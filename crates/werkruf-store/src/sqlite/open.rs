@@ -1,6 +1,7 @@
 //! Opens the database file: the lock, the settings of a connection, and the leases of earlier processes.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
@@ -13,13 +14,15 @@ use crate::StoreError;
 /// Older versions can lose committed data when a checkpoint meets a WAL reset.
 const OLDEST_SQLITE: i32 = 3_051_003;
 
-/// Locks the file for this process, and creates its folder where there is none.
+/// Locks the file for this process, and creates its folder where there is none. What is created here only its owner may read, whatever the
+/// umask is.
 pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
     let unavailable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder).map_err(unavailable)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unavailable)?;
     }
-    let file = OpenOptions::new().create(true).write(true).truncate(false).open(beside(path, ".lock-held")).map_err(unavailable)?;
+    let file =
+        OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(beside(path, ".lock-held")).map_err(unavailable)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::InUse(path.display().to_string())),
@@ -31,6 +34,9 @@ pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
 #[expect(clippy::disallowed_methods, reason = "this is where the database is opened")]
 pub(super) fn writable(path: &Path) -> Result<Connection, StoreError> {
     check_version(rusqlite::version_number())?;
+    // SQLite gives the WAL and its index the mode of the database.
+    let made = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    made.map_err(|error| StoreError::Unavailable(format!("{}: {error}", path.display())))?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;

@@ -7,11 +7,13 @@ use rusqlite::{Connection, params};
 use werkruf_contract::{Access, Permission, Principal, Role, Scope, Uuid};
 
 use super::SqliteStore;
+use super::audit::record;
 use super::people_write as write;
 use super::records::List;
 use super::row::{self, all, first, tenant, user};
 use super::text::{Id, Stamp};
-use crate::{KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
+use crate::audit::{created, revoked};
+use crate::{Author, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
 
 impl People for SqliteStore {
     fn tenant(&self, name: String) -> StoreFuture<'_, Option<TenantRow>> {
@@ -71,18 +73,27 @@ impl People for SqliteStore {
         Box::pin(self.about_people(move |c| write::put(c, &Id::from(tenant_id), &batch)))
     }
 
-    fn create_key(&self, key: NewKey) -> StoreFuture<'_, KeyRow> {
-        Box::pin(self.about_people(move |c| write::create_key(c, key)))
+    fn create_key(&self, key: NewKey, by: Author) -> StoreFuture<'_, KeyRow> {
+        let recorder = self.recorder.clone();
+        Box::pin(self.about_people(move |c| {
+            let made = write::create_key(c, key)?;
+            record(c, &recorder, made.tenant_id, &by, &[created(&made)], made.created_at)?;
+            Ok(made)
+        }))
     }
 
     fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>> {
         Box::pin(self.readers.list(move |c| List::new(row::KEY, "api_keys", tenant_id).page(c, page, row::key)))
     }
 
-    fn delete_key(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, bool> {
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool> {
+        let (recorder, at) = (self.recorder.clone(), self.clock.now());
         Box::pin(self.about_people(move |c| {
-            let mut statement = c.prepare_cached("DELETE FROM api_keys WHERE tenant_id = ?1 AND id = ?2")?;
-            Ok(statement.execute(params![Id::from(tenant_id), Id::from(id)])? == 1)
+            let Some(key) = write::key_by_id(c, tenant_id, id)? else { return Ok(false) };
+            c.prepare_cached("DELETE FROM api_keys WHERE tenant_id = ?1 AND id = ?2")?
+                .execute(params![Id::from(tenant_id), Id::from(id)])?;
+            record(c, &recorder, tenant_id, &by, &[revoked(&key)], at)?;
+            Ok(true)
         }))
     }
 

@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::people::by_external_id;
-use super::row::{first, tenant, user};
+use super::row::{KEY, first, key, tenant, user};
 use super::text::{Id, Stamp, stamp_or_null};
 use crate::{KeyRow, NewKey, NewUser, PeopleBatch, RoleWithPermissions, StoreError, TenantRow, TokenRoles, UserRow};
 
@@ -141,6 +141,11 @@ fn put_user(c: &Connection, tenant: &Id, person: &NewUser) -> Result<(), StoreEr
         hold_role(c, tenant, person.id, *role_id)?;
     }
     Ok(())
+}
+
+pub(super) fn key_by_id(c: &Connection, tenant_id: Uuid, id: Uuid) -> Result<Option<KeyRow>, StoreError> {
+    let mut statement = c.prepare_cached(&format!("SELECT {KEY} FROM api_keys WHERE tenant_id = ?1 AND id = ?2"))?;
+    first(&mut statement, params![Id::from(tenant_id), Id::from(id)], key)
 }
 
 pub(super) fn create_key(c: &Connection, key: NewKey) -> Result<KeyRow, StoreError> {

@@ -7,7 +7,7 @@ use rusqlite::params;
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
-use super::row::first;
+use super::row::{all, first};
 use super::text::{Id, Stamp};
 use crate::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken, StoreError, StoreFuture};
 
@@ -43,6 +43,26 @@ impl ProviderTokens for SqliteStore {
                     now
                 ])?;
             check_row(written, &account)
+        }))
+    }
+
+    fn provider_tokens(&self) -> StoreFuture<'_, Vec<(ProviderAccount, SealedToken)>> {
+        Box::pin(self.readers.list(move |c| {
+            let sql = "SELECT provider, account, sealed, expires_at FROM provider_tokens WHERE tenant_id = ?1 AND expires_at IS NOT NULL";
+            all(&mut *c.prepare_cached(sql)?, params![Id::from(INSTALLATION)], |columns| {
+                let account = ProviderAccount { provider: columns.text()?, account: columns.text()? };
+                Ok((account, SealedToken { sealed: columns.bytes()?.to_vec(), expires_at: columns.time()? }))
+            })
+        }))
+    }
+
+    fn replace_provider_token(&self, account: ProviderAccount, old: Vec<u8>, new: SealedToken, now: Timestamp) -> StoreFuture<'_, bool> {
+        let sql = "UPDATE provider_tokens SET sealed = ?5, expires_at = ?6, updated_at = ?7
+                   WHERE tenant_id = ?1 AND provider = ?2 AND account = ?3 AND sealed = ?4";
+        Box::pin(self.writer.submit(move |c| {
+            let (until, now) = (Stamp::from(new.expires_at), Stamp::from(now));
+            let values = params![Id::from(INSTALLATION), account.provider, account.account, old, new.sealed, until, now];
+            Ok(c.prepare_cached(sql)?.execute(values)? == 1)
         }))
     }
 

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
+use serde_json::json;
 use werkruf_contract::Clock;
 
 use super::backup::{at, claim, sync_folder, verify};
 use super::migrate::{self, beside};
 use super::text::Stamp;
-use super::{SqliteStore, erase, erased_list, hold, open};
-use crate::{HeldWork, MaintenanceError, Modules, Restored, StoreError, TurnCloser, crash};
+use super::{SqliteStore, audit, erase, erased_list, hold, open};
+use crate::{
+    Act, Author, HeldWork, MaintenanceError, Modules, Recorder, Restored, SERVER_CHAIN, SecretKeys, StoreError, TurnCloser, crash,
+};
 
 impl SqliteStore {
     /// Replaces `database` by a backup in which all pending work is ended with the closer. Refused while a process has the database open.
@@ -23,6 +26,7 @@ impl SqliteStore {
         closer: &dyn TurnCloser,
         clock: &Clock,
         modules: Modules,
+        keys: &SecretKeys,
     ) -> Result<Restored, MaintenanceError> {
         let _lock = open::lock(database)?;
         let exists = database.try_exists().map_err(at(database))?;
@@ -31,7 +35,8 @@ impl SqliteStore {
         }
         let part = beside(database, ".restoring");
         remove_part(&part, modules)?;
-        let made = Filling { backup, part: &part, database, closer, now: clock.now(), modules }.fill().and_then(|filled| {
+        let recorder = Recorder::new(keys.clone(), clock);
+        let made = Filling { backup, part: &part, database, closer, now: clock.now(), modules, recorder }.fill().and_then(|filled| {
             crash::point("restore_filled");
             let kept = if exists { Some(set_aside(database, clock.now())?) } else { None };
             crash::point("restore_set_aside");
@@ -55,12 +60,13 @@ struct Filling<'a> {
     closer: &'a dyn TurnCloser,
     now: Timestamp,
     modules: Modules,
+    recorder: Recorder,
 }
 
 impl Filling<'_> {
     /// Copies and verifies the backup, applies migrations, ends pending work, and repeats later erasures.
     fn fill(&self) -> Result<Restored, MaintenanceError> {
-        let Self { backup, part, closer, now, modules, .. } = *self;
+        let &Self { backup, part, closer, now, modules, .. } = self;
         let mut source = fs::File::open(backup).map_err(at(backup))?;
         let mut file = claim(part)?;
         std::io::copy(&mut source, &mut file).map_err(at(part))?;
@@ -70,6 +76,8 @@ impl Filling<'_> {
         migrate::migrate(&connection, part, &migrate::parts(modules), now).map_err(|error| unfit(error, backup))?;
         let held = hold(&connection, closer, now)?;
         let erased_again = self.erase_again(&connection)?;
+        let act = Act::new("database.restore", backup.display().to_string()).after(json!({"schema": schema, "erased_again": erased_again}));
+        audit::record(&connection, &self.recorder, SERVER_CHAIN, &Author::operator(), &[act], now)?;
         connection.close().map_err(|(_, error)| StoreError::from(error))?;
         fs::File::open(part).and_then(|file| file.sync_all()).map_err(at(part))?;
         Ok(Restored { database: part.to_owned(), schema, rows, held, erased_again, kept: None })
@@ -85,7 +93,8 @@ impl Filling<'_> {
             let transaction =
                 rusqlite::Transaction::new_unchecked(connection, rusqlite::TransactionBehavior::Immediate).map_err(StoreError::from)?;
             let person = erase::Person { tenant_id: line.tenant_id, user_id: &line.user_id };
-            if erase::erase(&transaction, &person, true, self.closer, self.modules, self.now)?.is_some() {
+            if let Some(erased) = erase::erase(&transaction, &person, true, self.closer, self.modules, self.now)? {
+                erase::record_erasure(&transaction, &self.recorder, &erased, &Author::server())?;
                 again += 1;
             }
             // Then the database has the same time of erasure as the list.

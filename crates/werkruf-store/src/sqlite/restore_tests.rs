@@ -9,7 +9,7 @@ use werkruf_contract::{CallStatus, Clock, EventType, TurnStatus};
 use super::super::SqliteStore;
 use super::super::migrate::beside;
 use crate::story::{Running, World};
-use crate::{ConversationRef, HeldWork, Maintenance, MaintenanceError, OpenTurn, Records, StoreError, Turns};
+use crate::{Author, ConversationRef, HeldWork, Maintenance, MaintenanceError, OpenTurn, Records, SecretKeys, StoreError, Turns};
 
 struct Fixture {
     world: World<SqliteStore>,
@@ -37,6 +37,7 @@ impl Fixture {
             &*self.world.closer(),
             &self.world.clock,
             crate::story::MODULES,
+            &SecretKeys::default(),
         )
     }
 
@@ -88,6 +89,7 @@ async fn pending_work_is_ended_and_the_history_is_valid() {
         &*world.closer(),
         &world.clock,
         crate::story::MODULES,
+        &SecretKeys::default(),
     )
     .unwrap();
     assert_eq!((again.held, again.rows), (HeldWork::default(), before.rows));
@@ -120,7 +122,7 @@ async fn later_erasures_are_repeated() {
     world.complete(&running).await;
     fixture.back_up().await;
     let store = &world.store;
-    store.erase_person(world.tenant, "1".to_owned(), false, world.closer(), world.clock.now()).await.unwrap().unwrap();
+    store.erase_person(world.tenant, "1".to_owned(), false, world.closer(), Author::server(), world.clock.now()).await.unwrap().unwrap();
     let list = |name: &str| beside(&fixture.folder.path().join(name), ".erased.jsonl");
     std::fs::copy(list("w.db"), list("new.db")).unwrap();
     assert_eq!(fixture.restore("new.db", false).unwrap().erased_again, 1);
@@ -131,5 +133,10 @@ async fn later_erasures_are_repeated() {
     restored.back_up(later.clone(), false).await.unwrap();
     drop(restored);
     let target = fixture.folder.path().join("new.db");
-    assert_eq!(SqliteStore::restore(&later, &target, true, &*world.closer(), &world.clock, crate::story::MODULES).unwrap().erased_again, 0);
+    assert_eq!(
+        SqliteStore::restore(&later, &target, true, &*world.closer(), &world.clock, crate::story::MODULES, &SecretKeys::default())
+            .unwrap()
+            .erased_again,
+        0
+    );
 }

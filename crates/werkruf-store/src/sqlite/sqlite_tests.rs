@@ -8,10 +8,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, StatementStatus};
 use serde_json::json;
 use tempfile::TempDir;
-use werkruf_contract::Clock;
+use werkruf_contract::{BoxFuture, Clock};
 
 use super::SqliteStore;
-use crate::story::{World, tell};
+use crate::story::{Tamper, World, tell};
 use crate::{ConversationRef, Counts, Maintenance, People, Records, StoreError, TokenRoles, Turns};
 
 fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
@@ -23,6 +23,13 @@ fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
 
 fn opened() -> std::future::Ready<(Arc<SqliteStore>, Clock, TempDir)> {
     std::future::ready(fresh())
+}
+
+impl Tamper for SqliteStore {
+    fn sql<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()> {
+        let text = text.to_owned();
+        Box::pin(async move { self.write_rows(move |c| Ok(c.execute_batch(&text)?)).await.unwrap() })
+    }
 }
 
 tell!(opened);

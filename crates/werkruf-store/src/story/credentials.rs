@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use werkruf_contract::Uuid;
 
 use super::{Store, World};
-use crate::{KeyDigest, KeyRow, KeyUse, NewKey, Page, PeopleBatch, RoleWithPermissions, Scopes};
+use crate::{Author, KeyDigest, KeyRow, KeyUse, NewKey, Page, PeopleBatch, RoleWithPermissions, Scopes};
 
 fn key<S: Store>(world: &World<S>, secret: &str) -> NewKey {
     NewKey {
@@ -27,24 +27,24 @@ async fn look<S: Store>(world: &World<S>, secret: &str) -> Option<KeyRow> {
 }
 
 pub(crate) async fn a_rotated_key_lives_no_longer_than_its_overlap<S: Store>(world: World<S>) {
-    let old = world.store.create_key(key(&world, "old")).await.unwrap();
+    let old = world.store.create_key(key(&world, "old"), Author::server()).await.unwrap();
     assert_eq!(look(&world, "old").await.as_ref(), Some(&old), "every column is read back");
     let ends = world.now + SignedDuration::from_hours(1);
-    let new = world.store.rotate_key(old.id, ends, key(&world, "new")).await.unwrap().unwrap();
+    let new = world.store.rotate_key(old.id, ends, key(&world, "new"), Author::server()).await.unwrap().unwrap();
     assert_eq!(look(&world, "new").await.as_ref(), Some(&new));
     assert_eq!(look(&world, "old").await, Some(KeyRow { expires_at: Some(ends), ..old.clone() }));
     let later = ends + SignedDuration::from_hours(1);
-    assert!(world.store.rotate_key(old.id, later, key(&world, "newer")).await.unwrap().is_some());
+    assert!(world.store.rotate_key(old.id, later, key(&world, "newer"), Author::server()).await.unwrap().is_some());
     assert_eq!(look(&world, "old").await.unwrap().expires_at, Some(ends), "a rotation never makes a key live longer");
-    assert_eq!(world.store.rotate_key(world.id(), ends, key(&world, "unknown")).await.unwrap(), None);
+    assert_eq!(world.store.rotate_key(world.id(), ends, key(&world, "unknown"), Author::server()).await.unwrap(), None);
     let elsewhere = NewKey { tenant_id: world.id(), ..key(&world, "foreign") };
-    assert_eq!(world.store.rotate_key(old.id, ends, elsewhere).await.unwrap(), None, "another tenant's");
+    assert_eq!(world.store.rotate_key(old.id, ends, elsewhere, Author::server()).await.unwrap(), None, "another tenant's");
     assert_eq!((look(&world, "unknown").await, look(&world, "foreign").await), (None, None), "nothing was stored");
 }
 
 pub(crate) async fn the_last_use_of_a_key_is_stored<S: Store>(world: World<S>) {
-    let used = world.store.create_key(key(&world, "used")).await.unwrap();
-    let unused = world.store.create_key(key(&world, "unused")).await.unwrap();
+    let used = world.store.create_key(key(&world, "used"), Author::server()).await.unwrap();
+    let unused = world.store.create_key(key(&world, "unused"), Author::server()).await.unwrap();
     let at = world.now + SignedDuration::from_mins(2);
     let uses = [(used.id, at), (used.id, world.now), (world.id(), at)];
     for (id, at) in uses {

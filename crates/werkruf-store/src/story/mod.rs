@@ -3,6 +3,7 @@
 //! A database folder runs all of them by passing its constructor, an async function, to [`tell!`].
 
 mod approvals;
+mod audit;
 mod client_requests;
 mod closer;
 mod credentials;
@@ -20,6 +21,7 @@ mod world;
 
 pub(crate) use crate::Store;
 pub(crate) use approvals::*;
+pub(crate) use audit::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
 pub(crate) use credentials::*;
@@ -92,6 +94,16 @@ macro_rules! tell {
             the_last_use_of_a_key_is_stored,
             names_without_a_role_are_unknown,
             tenants_and_settings_are_stored,
+            acts_on_keys_are_recorded,
+            an_act_of_the_server_has_its_own_chain,
+            a_decision_and_a_changed_person_are_recorded,
+            a_changed_entry_is_found,
+            a_missing_entry_is_found,
+            a_cut_off_entry_is_found,
+            swapped_entries_are_found,
+            a_head_of_another_chain_is_found,
+            a_rewritten_head_is_found_by_its_signature,
+            acts_at_once_make_a_chain_without_holes,
             usage_of_a_tool_belongs_to_its_turn,
             expired_rows_of_a_module_are_deleted,
             rows_of_a_module_are_erased_with_their_person,

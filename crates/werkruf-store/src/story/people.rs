@@ -6,7 +6,7 @@ use werkruf_contract::{Access, Need, Scope};
 
 use super::{Store, World};
 use crate::import::parse_batch;
-use crate::{KeyDigest, NewKey, Page, PeopleBatch, Scopes, StoreError, TokenRoles};
+use crate::{Author, KeyDigest, NewKey, Page, PeopleBatch, Scopes, StoreError, TokenRoles};
 
 fn people() -> PeopleBatch {
     let permission = |scope: &str| json!({"entity": "table_requests", "entity_type": "table", "access": "read", "scope": scope});
@@ -174,13 +174,16 @@ pub(crate) async fn keys_are_found_by_digest_until_deleted<S: Store>(world: Worl
         safety_mode: None,
         collection: None,
     };
-    let row = world.store.create_key(key.clone()).await.unwrap();
+    let row = world.store.create_key(key.clone(), Author::server()).await.unwrap();
     assert_eq!(look().await.as_ref(), Some(&row));
     assert_eq!(look().await.as_ref(), Some(&row), "again, from the cache");
     assert_eq!(world.store.keys(world.tenant, Page::default()).await.unwrap(), [row]);
-    assert!(world.store.create_key(NewKey { id: world.id(), ..key.clone() }).await.is_err(), "a digest belongs to one key");
-    assert!(!world.store.delete_key(world.id(), key.id).await.unwrap(), "another tenant's");
-    assert!(world.store.delete_key(world.tenant, key.id).await.unwrap());
+    assert!(
+        world.store.create_key(NewKey { id: world.id(), ..key.clone() }, Author::server()).await.is_err(),
+        "a digest belongs to one key"
+    );
+    assert!(!world.store.delete_key(world.id(), key.id, Author::server()).await.unwrap(), "another tenant's");
+    assert!(world.store.delete_key(world.tenant, key.id, Author::server()).await.unwrap());
     assert_eq!(look().await, None);
 }
 

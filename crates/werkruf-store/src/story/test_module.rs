@@ -7,7 +7,7 @@ use werkruf_contract::Uuid;
 use super::{Store, World};
 use crate::postgres::{self, DbRole, ms_or_null, p};
 use crate::sqlite::{self, Id, stamp_or_null};
-use crate::{FunctionSet, Migration, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema, PostgresStore, SqliteStore};
+use crate::{Author, FunctionSet, Migration, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema, PostgresStore, SqliteStore};
 
 pub(crate) const MODULES: Modules = &[NOTES];
 
@@ -105,6 +105,6 @@ pub(crate) async fn rows_of_a_module_are_erased_with_their_person<S: Store + Not
     world.complete(&done).await;
     world.store.put_notes(world.tenant, &[(1, 1, None), (2, 2, None)]).await;
     world.store.put_notes(world.id(), &[(3, 1, None)]).await;
-    let erased = world.store.erase_person(world.tenant, "1".to_owned(), false, world.closer(), world.now).await.unwrap();
+    let erased = world.store.erase_person(world.tenant, "1".to_owned(), false, world.closer(), Author::server(), world.now).await.unwrap();
     assert_eq!((erased.unwrap().turns, world.store.note_ids().await), (1, vec![2, 3]), "neither another person's nor another tenant's");
 }

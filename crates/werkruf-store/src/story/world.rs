@@ -8,8 +8,8 @@ use werkruf_contract::{ApprovalStatus, CallStatus, Clock, EventType, State, Turn
 
 use super::TestCloser;
 use crate::{
-    CallEnd, CallRow, ConversationRef, Decision, Fence, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, Store,
-    TurnCancellation, TurnChange, TurnWrite, Written,
+    Author, CallEnd, CallRow, ConversationRef, Decision, Fence, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
+    Store, TurnCancellation, TurnChange, TurnWrite, Written,
 };
 
 pub(crate) struct World<S> {
@@ -62,7 +62,14 @@ impl<S: Store> World<S> {
 
     /// A decision of user 2.
     pub(crate) fn decision(&self, status: ApprovalStatus) -> Decision {
-        Decision { status, by: "2".to_owned(), key: Some("key:2".to_owned()), by_another: false, at: self.now }
+        Decision {
+            status,
+            by: "2".to_owned(),
+            key: Some("key:2".to_owned()),
+            by_another: false,
+            at: self.now,
+            author: Some(Author::server()),
+        }
     }
 
     pub(crate) fn cancellation(&self) -> TurnCancellation {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use axum::Json;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_store::MaintenanceError;
+use werkruf_store::{Act, MaintenanceError, SERVER_CHAIN};
 
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
@@ -51,6 +52,8 @@ async fn back_up(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody
     let app = Arc::clone(&api.app);
     let copying = async move { app.store.back_up(PathBuf::from(request.path), request.force).await };
     let backup = api.run_detached(copying).await?.map_err(maintenance_error)?;
+    let act = Act::new("database.backup", backup.path.display().to_string()).after(json!({"bytes": backup.bytes, "schema": backup.schema}));
+    api.app.record(SERVER_CHAIN, identity.author(), act).await;
     tracing::info!(path = %backup.path.display(), bytes = backup.bytes, "a backup was written");
     Ok(Json(BackupView { path: backup.path.display().to_string(), bytes: backup.bytes, schema: backup.schema, rows: backup.rows }))
 }

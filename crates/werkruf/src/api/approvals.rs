@@ -12,7 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{ApprovalStatus, Uuid};
 use werkruf_runtime::Decider;
-use werkruf_store::{ApprovalFilter, ApprovalRow, Approvals, Page};
+use werkruf_store::{ApprovalFilter, ApprovalRow, Approvals, Author, Page};
 
 use super::body::{Params, PathParam};
 use super::error::ApiError;
@@ -117,8 +117,8 @@ async fn list(
     let status = query.status.map(|text| {
         ApprovalStatus::parse(&text).ok_or_else(|| ApiError::invalid("status takes pending, approved, denied, expired or canceled."))
     });
-    let credential = identity.credential();
-    let rows = api.app.runtime.approvals(decider(&identity, &credential), status.transpose()?, page).await?;
+    let (credential, author) = (identity.credential(), identity.author());
+    let rows = api.app.runtime.approvals(decider(&identity, &credential, &author), status.transpose()?, page).await?;
     let approvals = rows.iter().map(ApprovalView::new).collect();
     Ok(Json(ApprovalList { approvals, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
@@ -130,8 +130,8 @@ async fn list(
         (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let id = lookup::approval_id(&api, &identity, &id).await?;
-    let credential = identity.credential();
-    let row = api.app.runtime.approval(decider(&identity, &credential), id).await?;
+    let (credential, author) = (identity.credential(), identity.author());
+    let row = api.app.runtime.approval(decider(&identity, &credential, &author), id).await?;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }
 
@@ -162,15 +162,15 @@ async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
     let (runtime, approve) = (api.app.runtime.clone(), matches!(decision, Decision::Approve));
     // Detached, because a decision that is stored must also be carried out when the client disconnects.
     let decided = api.run_detached(async move {
-        let credential = identity.credential();
-        runtime.decide(decider(&identity, &credential), id, approve).await
+        let (credential, author) = (identity.credential(), identity.author());
+        runtime.decide(decider(&identity, &credential, &author), id, approve).await
     });
     let row = decided.await??;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }
 
-fn decider<'a>(identity: &'a Identity, credential: &'a str) -> Decider<'a> {
-    Decider { tenant_id: identity.tenant_id, person: identity.principal.as_deref(), admin: identity.scopes.admin, credential }
+fn decider<'a>(identity: &'a Identity, credential: &'a str, author: &'a Author) -> Decider<'a> {
+    Decider { tenant_id: identity.tenant_id, person: identity.principal.as_deref(), admin: identity.scopes.admin, credential, author }
 }
 
 /// Names the approval that a turn waits for in the header `X-Approval-Id`.

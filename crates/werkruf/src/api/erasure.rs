@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_runtime::RecoveryCloser;
-use werkruf_store::{MaintenanceError, StoreError, TurnCloser};
+use werkruf_store::{Author, MaintenanceError, StoreError, TurnCloser};
 
 use super::admin_backup::maintenance_error;
 use super::body::PathParam;
@@ -66,9 +66,9 @@ async fn erase(
 ) -> Result<Json<ErasedView>, ApiError> {
     let raw = body::bytes(body).await?;
     let request: EraseRequest = if raw.is_empty() { EraseRequest::default() } else { body::json(&raw)? };
-    let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
+    let (app, tenant_id, author) = (Arc::clone(&api.app), identity.tenant_id, identity.author());
     let user_id = resolve_user_id(&app, tenant_id, id).await?;
-    let erased = api.run_detached(async move { cancel_and_erase(&app, tenant_id, user_id, request.cancel).await }).await??;
+    let erased = api.run_detached(async move { cancel_and_erase(&app, tenant_id, user_id, request.cancel, author).await }).await??;
     tracing::info!(%tenant_id, user_id = erased.user_id, key_id = ?identity.key_id, compacted = erased.compacted, "a user was erased");
     Ok(Json(erased))
 }
@@ -83,7 +83,7 @@ async fn resolve_user_id(app: &App, tenant_id: Uuid, id: String) -> Result<Strin
     id.parse::<i64>().ok().filter(|number| number.to_string() == id).map(|_| id).ok_or_else(|| ApiError::not_found("user"))
 }
 
-async fn cancel_and_erase(app: &App, tenant_id: Uuid, user_id: String, cancel: bool) -> Result<ErasedView, ApiError> {
+async fn cancel_and_erase(app: &App, tenant_id: Uuid, user_id: String, cancel: bool, by: Author) -> Result<ErasedView, ApiError> {
     if cancel {
         for turn_id in app.store.unfinished_turns_of(tenant_id, user_id.clone()).await.map_err(maintenance_error)? {
             app.runtime.cancel_turn(tenant_id, turn_id).await?;
@@ -92,7 +92,7 @@ async fn cancel_and_erase(app: &App, tenant_id: Uuid, user_id: String, cancel: b
     let closer: Arc<dyn TurnCloser> = Arc::new(RecoveryCloser::new(app.clock.clone()));
     let attempts = async {
         loop {
-            match app.store.erase_person(tenant_id, user_id.clone(), cancel, Arc::clone(&closer), app.clock.now()).await {
+            match app.store.erase_person(tenant_id, user_id.clone(), cancel, Arc::clone(&closer), by.clone(), app.clock.now()).await {
                 Err(MaintenanceError::Store(StoreError::Busy)) if cancel => tokio::time::sleep(RETRY_INTERVAL).await,
                 other => return other,
             }

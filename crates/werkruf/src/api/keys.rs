@@ -164,7 +164,7 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
         safety_mode: request.safety_mode.map(|mode| safety_mode(&api, mode)).transpose()?,
         collection: request.collection.map(collection).transpose()?,
     };
-    let row = api.app.people().create_key(key).await?;
+    let row = api.app.people().create_key(key, identity.author()).await?;
     Ok(created(&CreatedKey { key: secret, row: KeyView::of(&row, &api.app.config.auth) }))
 }
 
@@ -206,7 +206,7 @@ async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
         safety_mode: old.safety_mode,
         collection: old.collection,
     };
-    let row = api.app.store.rotate_key(id, until, key).await?.ok_or_else(unknown)?;
+    let row = api.app.store.rotate_key(id, until, key, identity.author()).await?.ok_or_else(unknown)?;
     let answer = CreatedKey { key: secret, row: KeyView::of(&row, &api.app.config.auth) };
     Ok(created(&RotatedKey { created: answer, replaces: id, replaced_until: Iso(until) }))
 }
@@ -289,5 +289,6 @@ async fn list(ApiCaller { api, identity }: ApiCaller, Params(query): Params<Page
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
     let id = Uuid::parse_str(&id).map_err(|_| ApiError::not_found("key"))?;
-    if api.app.people().delete_key(identity.tenant_id, id).await? { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("key")) }
+    let deleted = api.app.people().delete_key(identity.tenant_id, id, identity.author()).await?;
+    if deleted { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("key")) }
 }

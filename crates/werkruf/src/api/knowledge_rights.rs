@@ -124,7 +124,7 @@ async fn put_rights(
         None => store.rights(identity.tenant_id, name.clone()).await?.unwrap_or_default().trust,
     };
     let rights = CollectionRights { read, write, trust };
-    store.put_rights(identity.tenant_id, name.clone(), rights.clone(), api.app.clock.now()).await?;
+    store.put_rights(identity.tenant_id, name.clone(), rights.clone(), identity.author(), api.app.clock.now()).await?;
     Ok(Json(view(name, rights)))
 }
 

@@ -10,6 +10,7 @@
 mod admin_backup;
 pub(crate) mod answer;
 pub(crate) mod approvals;
+mod audit;
 pub(crate) mod body;
 mod byte_budget;
 mod call_view;
@@ -43,6 +44,7 @@ pub(crate) mod policy;
 mod reload;
 pub(crate) mod replay;
 mod retention;
+mod secrets;
 pub(crate) mod sse;
 mod tools;
 mod turns;
@@ -105,6 +107,8 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(tools::routes())
         .merge(invoke::routes())
         .merge(keys::routes())
+        .merge(audit::routes())
+        .merge(secrets::routes())
         .merge(module("knowledge", on.knowledge, knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes())))
         .merge(reload::routes())
         .merge(workspace::routes())

@@ -163,6 +163,7 @@ mod tests {
             until: None,
             safety_mode: None,
             collection: None,
+            address: None,
         }
     }
 

@@ -9,10 +9,12 @@ use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use werkruf_store::{Act, SERVER_CHAIN};
 
 use super::ApiState;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
+use crate::app::StartError;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Operator.on(routes!(reload)))
@@ -28,11 +30,16 @@ struct Reloaded {
     responses((status = 200, body = Reloaded),
         (status = 403, body = ref("#/components/schemas/Error"), description = "Only the operator may reload."),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`invalid_config`, with the errors in `details`.")))]
-async fn reload(ApiCaller { api, .. }: ApiCaller) -> Result<Json<Reloaded>, ApiError> {
+async fn reload(ApiCaller { api, identity }: ApiCaller) -> Result<Json<Reloaded>, ApiError> {
     tracing::info!("reloading the configuration");
     api.app.reload().await.map_err(|violations| {
-        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_config", "The configuration has errors; nothing was changed. See details.")
-            .details(json!(violations))
+        ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            StartError::code_of(&violations),
+            "The configuration has errors; nothing was changed. See details.",
+        )
+        .details(json!(violations))
     })?;
+    api.app.record(SERVER_CHAIN, identity.author(), Act::new("server.reload", "configuration")).await;
     Ok(Json(Reloaded { reloaded: true }))
 }

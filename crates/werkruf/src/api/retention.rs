@@ -55,8 +55,8 @@ async fn run_retention(ApiCaller { api, identity }: ApiCaller, body: body::Reque
     }
     let raw = body::bytes(body).await?;
     let RetentionRequest { dry_run } = if raw.is_empty() { RetentionRequest::default() } else { body::json(&raw)? };
-    let app = Arc::clone(&api.app);
-    let run = api.run_detached(async move { retention::run(&app, dry_run).await }).await??;
+    let (app, author) = (Arc::clone(&api.app), identity.author());
+    let run = api.run_detached(async move { retention::run(&app, dry_run, author).await }).await??;
     Ok(Json(RetentionReport {
         dry_run,
         messages: run.messages.rows,

@@ -65,8 +65,9 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Re
         ApiError::invalid("The body ended early or is larger than 32 MiB; split the file, later parts may refer to rows of earlier ones.")
     })?;
     let app = Arc::clone(&api.app);
-    let (text, batch) = run_blocking(move || read(&raw, |module| app.has_module(module))).await??;
+    let (text, mut batch) = run_blocking(move || read(&raw, |module| app.has_module(module))).await??;
     check_tenant(&api, &identity, &batch).await?;
+    batch.by = identity.author();
     let (id, now) = (api.app.clock.new_id(), api.app.clock.now());
     match api.app.store.import(batch, id, now).await? {
         Ok(report) => Ok(Json(Imported { tenant_id: report.tenant_id, written: report.written }).into_response()),

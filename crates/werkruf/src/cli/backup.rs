@@ -8,13 +8,14 @@ use clap::Args;
 use serde_json::{Value, json};
 use werkruf_contract::Clock;
 use werkruf_runtime::RecoveryCloser;
-use werkruf_store::{MaintenanceError, Restored, SqliteStore};
+use werkruf_store::{MaintenanceError, Restored, SecretKeys, SqliteStore};
 
 use super::backend::Backend;
 use super::error::CliError;
 use super::{Outcome, Session, print};
 use crate::config::{Config, Variable};
 use crate::modules::MODULES;
+use crate::secret_key;
 
 #[derive(Debug, Args)]
 pub(super) struct File {
@@ -60,8 +61,8 @@ pub(super) async fn restore(session: &Session, File { file, force }: File) -> Ou
     let config = session.config()?;
     let clock = Clock::system(config.clock_offset_s);
     let database = file_of(&config)?;
-    let closer = RecoveryCloser::new(clock.clone());
-    let restoring = tokio::task::spawn_blocking(move || SqliteStore::restore(&file, &database, force, &closer, &clock, MODULES));
+    let (closer, keys) = (RecoveryCloser::new(clock.clone()), SecretKeys::new(secret_key::keys(&config)?));
+    let restoring = tokio::task::spawn_blocking(move || SqliteStore::restore(&file, &database, force, &closer, &clock, MODULES, &keys));
     let restored = restoring.await.map_err(|error| CliError::refused("internal", format!("the restore did not end: {error}")))?;
     let restored = restored.map_err(|error| refused(&error))?;
     if session.globals.json {

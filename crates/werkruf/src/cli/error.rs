@@ -57,7 +57,7 @@ fn detail_line(detail: &Value) -> String {
 impl From<Vec<ConfigViolation>> for CliError {
     fn from(violations: Vec<ConfigViolation>) -> Self {
         let message = format!("the configuration has {} error(s)", violations.len());
-        let code = StartError::INVALID_CONFIG.to_owned();
+        let code = StartError::code_of(&violations).to_owned();
         Self::Refused { code, message, details: serde_json::to_value(violations).ok() }
     }
 }

@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 refused or not found, 2 usage. `--json` prints data as the API gives it.
 
 mod approvals;
+mod audit;
 mod backend;
 mod backup;
 mod calls;
@@ -24,6 +25,7 @@ mod people;
 mod prices;
 pub(crate) mod print;
 mod retention;
+mod secrets;
 mod tools;
 mod version;
 mod wire;
@@ -137,6 +139,12 @@ enum Command {
     /// Make, list and delete API keys
     #[command(subcommand)]
     Keys(keys::Command),
+    /// Read and check the log of administrative acts
+    #[command(subcommand)]
+    Audit(audit::Command),
+    /// Replace the key of stored secrets
+    #[command(subcommand)]
+    Secrets(secrets::Command),
     /// Add, search and measure the company's own documents
     #[command(subcommand)]
     Knowledge(knowledge::Command),
@@ -278,6 +286,8 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Approvals(command)) => approvals::run(&session, command).await,
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
+        Some(Command::Audit(command)) => audit::run(&session, command).await,
+        Some(Command::Secrets(command)) => secrets::run(&session, command).await,
         Some(Command::Knowledge(command)) => knowledge::run(&session, command).await,
         Some(Command::Workspace(command)) => workspace::run(&session, command).await,
         Some(Command::Import(command)) => import::run(&session, &command).await,

@@ -15,8 +15,8 @@ use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
-    AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, limits, model, postgres, prices,
-    reader, tokens,
+    AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, implicit, limits, model,
+    postgres, prices, reader, tokens,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -104,6 +104,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     };
     check_lists(document, &config, violations);
     check_loopback(&config, violations);
+    implicit::check(document, flags, environment, violations);
     config
 }
 

@@ -9,6 +9,7 @@ mod environment;
 mod file;
 #[cfg(feature = "flights")]
 mod flights;
+mod implicit;
 mod limits;
 mod merge;
 mod model;

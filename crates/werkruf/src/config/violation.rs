@@ -12,12 +12,25 @@ pub struct ConfigViolation {
     pub line: Option<usize>,
     /// What is wrong and what to write instead. Contains no secret.
     pub message: String,
+    /// The error code, where it is not the general one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<&'static str>,
 }
 
 impl ConfigViolation {
+    /// The code of a file that was found, not named, and would receive a secret.
+    pub const CONFIG_NOT_NAMED: &'static str = "config_not_named";
+
     /// A violation at this place.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), line: None, message: message.into() }
+        Self { path: path.into(), line: None, message: message.into(), code: None }
+    }
+
+    /// Sets the error code.
+    #[must_use]
+    pub const fn with_code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
     }
 
     /// Sets the line of the file.

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use secrecy::ExposeSecret;
+use serde_json::json;
 use subtle::ConstantTimeEq;
 use werkruf_llm::network;
 use werkruf_runtime::{Rate, RateLimiter, RateSubject};
-use werkruf_store::{Cluster, KeyRow};
+use werkruf_store::{Act, Author, Cluster, KeyRow, SERVER_CHAIN};
 
 use super::failed_logins::{FailedLoginReport, FailedLogins};
 use super::key_uses::KeyUses;
@@ -43,24 +44,25 @@ impl Access {
 /// Identifies the caller of a request and counts the request. `address` is `None` inside this process.
 pub(crate) async fn admit(app: &App, address: Option<IpAddr>, headers: &HeaderMap) -> Result<Identity, ApiError> {
     let credential = credential(headers)?;
-    let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let (known_address, address) = (address, address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     let access = &app.access;
     // The token of the lock file cannot be guessed, and the operator must be able to reach a server that is being attacked.
     let local = bool::from(app.operator_token.expose_secret().as_bytes().ct_eq(credential.as_bytes()));
     if !local && let Err(wait) = access.failed_logins.check(address, credential) {
         return Err(rate_limited("Too many failed logins from this address; wait and try again.", wait));
     }
-    let identity = match identify_credential(app, address, headers, credential).await {
+    let mut identity = match identify_credential(app, address, headers, credential).await {
         Ok(identity) => identity,
         Err(error) => {
             if error.status() == StatusCode::UNAUTHORIZED
                 && let Some(report) = access.failed_logins.failed(address, credential)
             {
-                report_failed_logins(&report);
+                report_failed_logins(app, &report).await;
             }
             return Err(error);
         }
     };
+    identity.address = known_address;
     access.failed_logins.accepted(credential);
     count(app, &identity).await?;
     if let Some(key_id) = identity.key_id {
@@ -92,8 +94,11 @@ fn rate_limited(message: &'static str, wait_ms: u64) -> ApiError {
 }
 
 /// The only place that reports failed logins: at most once a minute for each address.
-fn report_failed_logins(report: &FailedLoginReport) {
+async fn report_failed_logins(app: &App, report: &FailedLoginReport) {
     tracing::warn!(address = %report.address, failures = report.failures, "failed logins");
+    let author = Author { address: Some(report.address.to_string()), ..Author::server() };
+    let act = Act::new("login.failed", report.address.to_string()).after(json!({"failures": report.failures}));
+    app.record(SERVER_CHAIN, author, act).await;
 }
 
 /// Whether a key may be used from this address. The error is the same as for an unknown key: a stolen key tells nothing.

@@ -24,7 +24,7 @@ use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 use werkruf_contract::{Principal, Uuid};
 use werkruf_runtime::Caller;
-use werkruf_store::{KeyDigest, KeyRow, Scopes, StoreError, UserRow};
+use werkruf_store::{Actor, Author, KeyDigest, KeyRow, Scopes, StoreError, UserRow};
 
 use crate::api::ApiError;
 use crate::app::App;
@@ -57,6 +57,8 @@ pub struct Identity {
     pub safety_mode: Option<String>,
     /// The collection that the key pins.
     pub collection: Option<String>,
+    /// Where the request came from; `None` inside this process.
+    pub address: Option<IpAddr>,
 }
 
 /// The users whose rows a request may see.
@@ -79,6 +81,13 @@ impl Visibility {
 }
 
 impl Identity {
+    /// The caller as the audit log names it.
+    pub fn author(&self) -> Author {
+        let user_id = self.principal.as_ref().map(|user| user.user_id.clone());
+        let actor = Actor { user_id, key_id: self.key_id, operator: self.operator };
+        Author { actor, address: self.address.map(|address| address.to_string()) }
+    }
+
     /// Whether the caller is the operator, not an API key or a token.
     pub const fn is_operator(&self) -> bool {
         self.operator
@@ -143,7 +152,7 @@ async fn identify_credential(app: &App, address: IpAddr, headers: &HeaderMap, cr
     let until = key.as_ref().and_then(|key| app.config.auth.key_ends(key));
     let (operator, key_id) = (key.is_none(), key.as_ref().map(|key| key.id));
     let (safety_mode, collection) = key.map_or((None, None), |key| (key.safety_mode, key.collection));
-    Ok(Identity { tenant_id, scopes, operator, key_id, principal, until, safety_mode, collection })
+    Ok(Identity { tenant_id, scopes, operator, key_id, principal, until, safety_mode, collection, address: None })
 }
 
 /// The scopes of a user who authenticates with a token.
@@ -181,6 +190,7 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str)
         until: Some(token.until),
         safety_mode: None,
         collection: None,
+        address: None,
     })
 }
 

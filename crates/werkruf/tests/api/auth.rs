@@ -177,7 +177,7 @@ async fn an_expired_key_is_refused() {
             safety_mode: None,
             collection: None,
         };
-        server.app.people().create_key(key).await.unwrap();
+        server.app.people().create_key(key, werkruf_store::Author::server()).await.unwrap();
         assert_eq!(server.with_key(secret, Method::GET, "/api/conversations").send().await.unwrap().status(), status, "{secret}");
     }
 }

@@ -110,7 +110,7 @@ async fn stored_key(server: &TestServer, secret: &str, made: i64, expires: Optio
         safety_mode: None,
         collection: None,
     };
-    server.app.people().create_key(key.clone()).await.unwrap();
+    server.app.people().create_key(key.clone(), werkruf_store::Author::server()).await.unwrap();
     key
 }
 

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod approvals;
 #[cfg(test)]
+mod audit;
+#[cfg(test)]
 mod auth;
 #[cfg(test)]
 mod calls;

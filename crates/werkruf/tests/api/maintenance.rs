@@ -13,7 +13,7 @@ use werkruf::config::{Config, Flags};
 use werkruf_bench::fake_model::{Reply, call};
 use werkruf_contract::Clock;
 use werkruf_runtime::RecoveryCloser;
-use werkruf_store::SqliteStore;
+use werkruf_store::{SecretKeys, SqliteStore};
 
 use crate::support::{ADMIN, TestServer, body, refusal};
 
@@ -37,8 +37,17 @@ async fn a_conversation_continues_after_a_restore() {
     assert_eq!(refusal(tenant).await, (403, "forbidden".to_owned()), "a backup contains every tenant");
 
     let clock = Clock::system(0);
-    let held =
-        SqliteStore::restore(&copy, &fresh, false, &RecoveryCloser::new(clock.clone()), &clock, werkruf::modules::MODULES).unwrap().held;
+    let held = SqliteStore::restore(
+        &copy,
+        &fresh,
+        false,
+        &RecoveryCloser::new(clock.clone()),
+        &clock,
+        werkruf::modules::MODULES,
+        &SecretKeys::default(),
+    )
+    .unwrap()
+    .held;
     assert_eq!((held.turns, held.calls), (1, 2));
     let flags = Flags { database: Some(format!("sqlite:{}", fresh.display())), ..server.app.config.flags.clone() };
     let app = App::open(Config::load(&flags, &server.app.config.environment).unwrap()).await.unwrap();

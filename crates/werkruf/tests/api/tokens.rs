@@ -11,7 +11,7 @@ use werkruf::app::App;
 use werkruf::config::{Config, Flags};
 use werkruf_contract::Clock;
 use werkruf_runtime::RecoveryCloser;
-use werkruf_store::SqliteStore;
+use werkruf_store::{SecretKeys, SqliteStore};
 
 use crate::support::{TestServer, body, refusal};
 
@@ -139,7 +139,16 @@ async fn the_roles_of_a_token_expire_with_it_for_every_credential() {
     for (offset, expected) in [(0, json!("ok")), (3600, json!("permission_denied"))] {
         let fresh = server.folder.path().join(format!("{offset}.db"));
         let clock = Clock::system(0);
-        SqliteStore::restore(&copy, &fresh, false, &RecoveryCloser::new(clock.clone()), &clock, werkruf::modules::MODULES).unwrap();
+        SqliteStore::restore(
+            &copy,
+            &fresh,
+            false,
+            &RecoveryCloser::new(clock.clone()),
+            &clock,
+            werkruf::modules::MODULES,
+            &SecretKeys::default(),
+        )
+        .unwrap();
         let flags = Flags { database: Some(format!("sqlite:{}", fresh.display())), ..server.app.config.flags.clone() };
         let mut config = Config::load(&flags, &server.app.config.environment).unwrap();
         config.clock_offset_s = offset;

@@ -389,6 +389,42 @@ CREATE TABLE provider_claims (
   PRIMARY KEY (tenant_id, provider, account)
 );
 
+-- ---------------------------------------------------------------- audit log
+
+-- The audit log: one chain of entries per tenant, and one for the server under the nil id. hash covers the hash of the entry before and
+-- all columns but salt, before and after; the digests of before and after are salted. person: the user whose erasure blanks the values. The server's
+-- roles may add and read entries only; `blank_audit_values` blanks.
+CREATE TABLE audit_entries (
+  tenant_id     uuid NOT NULL,
+  seq           bigint NOT NULL,
+  at            timestamptz NOT NULL,
+  user_id       text,
+  key_id        uuid,
+  operator      boolean NOT NULL,
+  address       text,
+  action        text NOT NULL,
+  subject       text NOT NULL,
+  person        text,
+  salt          text,
+  before        text,
+  after         text,
+  before_digest text,
+  after_digest  text,
+  hash          text NOT NULL,
+  PRIMARY KEY (tenant_id, seq)
+);
+CREATE INDEX audit_entries_by_person ON audit_entries (tenant_id, person) WHERE person IS NOT NULL;
+
+-- The end of each chain. signature: over seq, count and hash, with the key that key_name names.
+CREATE TABLE audit_heads (
+  tenant_id uuid NOT NULL PRIMARY KEY,
+  seq       bigint NOT NULL,
+  hash      text NOT NULL,
+  count     bigint NOT NULL,
+  key_name  text,
+  signature text
+);
+
 -- ---------------------------------------------------------------- names of the seeds
 
 CREATE VIEW chats WITH (security_invoker = true) AS SELECT * FROM conversations;

@@ -354,6 +354,39 @@ CREATE TABLE api_usage (
   cost_usd          REAL GENERATED ALWAYS AS (cost_nano_usd / 1000000000.0) VIRTUAL
 ) STRICT, WITHOUT ROWID;
 
+-- The audit log: one chain of entries per tenant, and one for the server under the nil id. hash covers the hash of the entry before and
+-- all columns but salt, before and after; the digests of before and after are salted. person: the user whose erasure blanks the values.
+CREATE TABLE audit_entries (
+  tenant_id     TEXT NOT NULL,
+  seq           INTEGER NOT NULL,
+  at            TEXT NOT NULL,
+  user_id       TEXT,
+  key_id        TEXT,
+  operator      INTEGER NOT NULL CHECK (operator IN (0, 1)),
+  address       TEXT,
+  action        TEXT NOT NULL,
+  subject       TEXT NOT NULL,
+  person        TEXT,
+  salt          TEXT,
+  before        TEXT,
+  after         TEXT,
+  before_digest TEXT,
+  after_digest  TEXT,
+  hash          TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX audit_entries_by_person ON audit_entries (tenant_id, person) WHERE person IS NOT NULL;
+
+-- The end of each chain. signature: over seq, count and hash, with the key that key_name names.
+CREATE TABLE audit_heads (
+  tenant_id TEXT NOT NULL PRIMARY KEY,
+  seq       INTEGER NOT NULL,
+  hash      TEXT NOT NULL,
+  count     INTEGER NOT NULL,
+  key_name  TEXT,
+  signature TEXT
+) STRICT, WITHOUT ROWID;
+
 -- Tokens of providers, encrypted. tenant_id is the nil id where a token belongs to the installation.
 CREATE TABLE provider_tokens (
   tenant_id  TEXT NOT NULL,

@@ -1,0 +1,62 @@
+//! `POST /api/admin/secrets/rotate`: encrypts stored secrets with the newest key.
+
+use std::sync::Arc;
+
+use axum::Json;
+use http::StatusCode;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::ApiState;
+use super::error::ApiError;
+use super::policy::{ApiCaller, Policy};
+use crate::app::StartError;
+use crate::secret_key::rotate;
+
+pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
+    OpenApiRouter::default().routes(Policy::Operator.on(routes!(rotate_secrets)))
+}
+
+/// What a rotation did.
+#[derive(Serialize, ToSchema)]
+struct RotatedSecrets {
+    /// The id of the key that is in use now.
+    key: String,
+    /// Whether a new key was made; false where `WERKRUF_SECRET_KEY` has the keys.
+    made: bool,
+    /// Stored secrets that are encrypted with this key now.
+    sealed: u64,
+    /// Stored secrets that no known key decrypts. They are fetched again when they are needed.
+    unreadable: u64,
+    /// Chains of the audit log whose end is signed with this key now.
+    chains: u64,
+}
+
+/// Encrypts every stored secret with the newest key. Where the key is in a file, a new one is made.
+#[utoipa::path(post, path = "/api/admin/secrets/rotate", tag = "admin",
+    responses((status = 200, body = RotatedSecrets), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn rotate_secrets(ApiCaller { api, identity }: ApiCaller) -> Result<Json<RotatedSecrets>, ApiError> {
+    let (app, author) = (Arc::clone(&api.app), identity.author());
+    let rotated = api.run_detached(async move { rotate(&app, author).await }).await?.map_err(refused)?;
+    tracing::info!(key = rotated.key_name, sealed = rotated.sealed, "stored secrets have a new key");
+    Ok(Json(RotatedSecrets {
+        key: rotated.key_name,
+        made: rotated.made,
+        sealed: rotated.sealed,
+        unreadable: rotated.unreadable,
+        chains: rotated.chains,
+    }))
+}
+
+fn refused(error: StartError) -> ApiError {
+    match error {
+        StartError::Store(error) => error.into(),
+        StartError::Unsealed => ApiError::conflict("secret_key_required", "There is no key; set WERKRUF_SECRET_KEY for every server."),
+        other => {
+            tracing::error!(error = %other, "the secrets could not be rotated");
+            ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "io", "The key file could not be written; nothing is lost, try again.")
+        }
+    }
+}
