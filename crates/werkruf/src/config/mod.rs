@@ -17,6 +17,7 @@ mod postgres;
 mod prices;
 mod reader;
 mod template;
+mod tls;
 mod tokens;
 mod violation;
 
@@ -48,6 +49,7 @@ pub use template::template;
 pub use tokens::{IssuerKind, TokenIssuer, UnknownRoles};
 pub use violation::ConfigViolation;
 
+use crate::listen::CertificateFiles;
 use file::{Document, Places};
 
 /// The config file in the working directory that is read without `--config`.
@@ -126,6 +128,8 @@ pub struct Config {
     /// The public address of this server, without a slash at the end.
     pub public_url: Option<String>,
     pub trusted_proxies: Vec<String>,
+    /// `None`: plain HTTP.
+    pub tls: Option<CertificateFiles>,
     pub limits: Limits,
     pub connections: Connections,
     pub requests: RequestRates,
