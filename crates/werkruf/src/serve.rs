@@ -69,20 +69,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
             }
         });
     }
-    let (retained, stopped) = (Arc::clone(&app), stop.clone());
-    app.tasks.spawn(async move {
-        tokio::select! {
-            () = retention::watch(&retained) => {}
-            () = stopped.cancelled() => {}
-        }
-    });
-    let (watched, stopped) = (Arc::clone(&app), stop.clone());
-    app.tasks.spawn(async move {
-        tokio::select! {
-            () = identity::watch(watched) => {}
-            () = stopped.cancelled() => {}
-        }
-    });
+    watch_rows(&app, &stop);
     watch_embedder(&app, &stop);
     watch_certificate(&app, tls.as_ref(), &stop);
     let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));
@@ -114,6 +101,24 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
 fn operator_check(app: &Arc<App>) -> IsOperator {
     let app = Arc::clone(app);
     Arc::new(move |headers| identity::has_operator_credential(&app, headers))
+}
+
+/// Deletes rows that are older than their retention, and follows changes of keys, for as long as the server runs.
+fn watch_rows(app: &Arc<App>, stop: &CancellationToken) {
+    let (retained, stopped) = (Arc::clone(app), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = retention::watch(&retained) => {}
+            () = stopped.cancelled() => {}
+        }
+    });
+    let (watched, stopped) = (Arc::clone(app), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = identity::watch(watched) => {}
+            () = stopped.cancelled() => {}
+        }
+    });
 }
 
 /// Builds and maintains the indexes of the knowledge base, and removes deleted text, in the background for as long as the server runs.

@@ -110,7 +110,7 @@ impl TlsConnect<Socket> for HostEncryption {
             socket.write_all(&SSL_REQUEST).await?;
             if socket.read_u8().await? == ACCEPTED {
                 let opened = self.tls.connect(socket).await;
-                return opened.map(|stream| Encrypted::Tls(Box::new(stream))).map_err(explained);
+                return opened.map(|stream| Encrypted::Tls(Box::new(stream))).map_err(|error| explained(&error));
             }
             match self.without_tls {
                 WithoutTls::Continue => Ok(Encrypted::Plain(socket, PasswordGuard::default())),
@@ -122,7 +122,7 @@ impl TlsConnect<Socket> for HostEncryption {
     }
 }
 
-fn explained(error: io::Error) -> io::Error {
+fn explained(error: &io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
         format!(

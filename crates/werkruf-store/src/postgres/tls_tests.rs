@@ -43,7 +43,9 @@ impl FakeServer {
                     client.write_all(b"N").await.unwrap();
                     size = client.read(&mut buffer).await.unwrap_or(0);
                 }
-                assert_ne!(size, 0);
+                if size == 0 {
+                    continue;
+                }
                 client.write_all(&[b"R", authentication].concat()).await.unwrap();
                 let mut answer = Vec::new();
                 let _ = client.read_buf(&mut answer).await;
@@ -153,7 +155,8 @@ async fn each_sslmode_checks_what_it_promises() {
     for parameters in ["", "?sslmode=prefer", "?sslmode=require", "?sslmode=verify-full&sslrootcert=CA", "?sslrootcert=CA"] {
         assert!(at("localhost", parameters).await.is_ok(), "{parameters}");
     }
-    let cases = [("localhost", "?sslmode=verify-full"), ("127.0.0.1", "?sslmode=verify-full&sslrootcert=CA"), ("127.0.0.1", "?sslrootcert=CA")];
+    let cases =
+        [("localhost", "?sslmode=verify-full"), ("127.0.0.1", "?sslmode=verify-full&sslrootcert=CA"), ("127.0.0.1", "?sslrootcert=CA")];
     for (host, parameters) in cases {
         let error = at(host, parameters).await.unwrap_err().to_string();
         assert!(error.contains("TLS connection to the database failed"), "{host}{parameters}: {error}");

@@ -84,11 +84,7 @@ pub(crate) fn requested(api: &ApiState, headers: &HeaderMap, trace_id: Option<St
 }
 
 /// Reads the headers. `is_safety_mode` knows the configured safety profiles.
-pub(super) fn read(
-    headers: &HeaderMap,
-    trace_id: Option<String>,
-    is_safety_mode: impl Fn(&str) -> bool,
-) -> Result<ToolContext, ApiError> {
+pub(super) fn read(headers: &HeaderMap, trace_id: Option<String>, is_safety_mode: impl Fn(&str) -> bool) -> Result<ToolContext, ApiError> {
     let (run_id, ingestion_run_id) = (field(headers, "x-run-id")?, field(headers, "x-ingestion-run-id")?);
     if run_id.is_some() && ingestion_run_id.is_some() {
         return Err(ApiError::invalid_context("X-Run-Id and X-Ingestion-Run-Id are both set; send one of them."));

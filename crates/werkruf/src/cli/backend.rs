@@ -146,7 +146,8 @@ impl Backend {
 
     /// Reads the lock file again: a restarted server has a new token and possibly a new address.
     pub(super) fn reread_lock_file(&mut self) {
-        if let (Transport::Remote { base, client }, Some(note)) = (&mut self.transport, self.lock_file.as_deref().and_then(LockNote::read)) {
+        if let (Transport::Remote { base, client }, Some(note)) = (&mut self.transport, self.lock_file.as_deref().and_then(LockNote::read))
+        {
             if let Ok(new) = client_of(&note) {
                 *client = new;
             }

@@ -11,8 +11,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use futures_util::future::BoxFuture;
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::rt::Executor;
@@ -22,7 +22,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::TaskTracker;
 
-use super::bounds::{CONNECTION_WINDOW, Bounds, FRAME_BYTES, HEAD_BYTES, STREAM_WINDOW, STREAMS};
+use super::bounds::{Bounds, CONNECTION_WINDOW, FRAME_BYTES, HEAD_BYTES, STREAM_WINDOW, STREAMS};
 use super::control::{Command, ConnectionControl};
 use super::router::ConnectionRouter;
 use super::stream_count::{OpenStream, StreamCount};

@@ -54,8 +54,7 @@ fn commands_trust_the_certificate_of_the_running_server_and_no_other() {
     folder.run(&tools).exits(0);
 
     // A server with another certificate is not the one of the lock file.
-    let current = lock_file(&folder);
-    let mut wrong = current;
+    let mut wrong = lock_file(&folder);
     wrong["certificate"] = first["certificate"].clone();
     std::fs::write(folder.path().join("data/werkruf.db.lock"), wrong.to_string()).unwrap();
     assert_eq!(folder.run(&tools).exits(1).error()["code"], "database_in_use");

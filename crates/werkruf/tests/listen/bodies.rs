@@ -15,7 +15,8 @@ const GAP: Duration = Duration::from_millis(400);
 
 async fn open() -> (TestServer, TestListener) {
     let server = TestServer::open().await;
-    let listener = TestListener::open_with(Bounds { body: GAP, ..bounds() }, api::router(Arc::clone(&server.app)), Arc::default(), None).await;
+    let listener =
+        TestListener::open_with(Bounds { body: GAP, ..bounds() }, api::router(Arc::clone(&server.app)), Arc::default(), None).await;
     (server, listener)
 }
 

@@ -15,8 +15,8 @@ mod shutdown;
 #[cfg(test)]
 mod stalled;
 #[cfg(test)]
-mod tls;
-#[cfg(test)]
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "shared with the tests of the API, which use the rest")]
 mod support;
+#[cfg(test)]
+mod tls;

@@ -54,6 +54,11 @@ fn client(pem: &str, only_http1: bool) -> Client {
     if only_http1 { builder.http1_only().build().unwrap() } else { builder.build().unwrap() }
 }
 
+/// Limits that only tests of slow clients reach: on a busy machine a handshake takes longer than the usual time for a head.
+fn patient() -> Bounds {
+    Bounds { head: TIMEOUT, ..bounds() }
+}
+
 async fn open(certificate: &TestCertificate, bounds: Bounds) -> TestListener {
     TestListener::open_tls(bounds, Some(certificate.tls())).await
 }
@@ -66,7 +71,7 @@ async fn both_versions_of_http_are_served_over_tls() {
         .route("/big", get(|| async { "x".repeat(1_000_000) }))
         .route("/echo", post(|body: String| async move { body }));
     let state = Arc::new(RouteState::default());
-    let listener = TestListener::open_with(bounds(), router, state, Some(certificate.tls())).await;
+    let listener = TestListener::open_with(patient(), router, state, Some(certificate.tls())).await;
     for (only_http1, version) in [(true, Version::HTTP_11), (false, Version::HTTP_2)] {
         let client = client(&certificate.pem, only_http1);
         let url = format!("https://{}", listener.address);
@@ -85,7 +90,7 @@ async fn both_versions_of_http_are_served_over_tls() {
 async fn a_changed_certificate_is_served_and_a_broken_one_is_not() {
     let certificate = TestCertificate::new();
     let tls = certificate.tls();
-    let listener = TestListener::open_tls(bounds(), Some(Arc::clone(&tls))).await;
+    let listener = TestListener::open_tls(patient(), Some(Arc::clone(&tls))).await;
     let watched = Arc::clone(&tls);
     listener.tasks.spawn(async move { watched.watch(Duration::from_millis(20)).await });
     let url = format!("https://{}", listener.address);
@@ -119,7 +124,7 @@ fn certificate_and_key_must_belong_together() {
 #[tokio::test]
 async fn plain_http_gets_an_error_and_other_bytes_the_end() {
     let certificate = TestCertificate::new();
-    let listener = open(&certificate, Bounds { head: TIMEOUT, ..bounds() }).await;
+    let listener = open(&certificate, patient()).await;
     let mut plain = listener.connect().await;
     plain.get("/").await;
     let response = plain.rest().await;
@@ -143,10 +148,9 @@ async fn a_slow_handshake_is_closed_in_time() {
 #[tokio::test]
 async fn a_full_table_of_tls_connections_evicts_an_idle_one() {
     let certificate = TestCertificate::new();
-    let listener = open(&certificate, Bounds { connections: 2, ..bounds() }).await;
+    let listener = open(&certificate, Bounds { connections: 2, ..patient() }).await;
     let url = format!("https://{}", listener.address);
-    let (first, second, third) =
-        (client(&certificate.pem, false), client(&certificate.pem, true), client(&certificate.pem, false));
+    let (first, second, third) = (client(&certificate.pem, false), client(&certificate.pem, true), client(&certificate.pem, false));
     for client in [&first, &second, &third, &first] {
         let served = async {
             // A connection is idle only a moment after its client has the response; until then there is no place.
@@ -159,7 +163,7 @@ async fn a_full_table_of_tls_connections_evicts_an_idle_one() {
 #[tokio::test]
 async fn the_operator_is_served_while_all_connections_are_busy() {
     let certificate = TestCertificate::new();
-    let listener = open(&certificate, Bounds { connections: 1, head: TIMEOUT, ..bounds() }).await;
+    let listener = open(&certificate, Bounds { connections: 1, ..patient() }).await;
     let url = format!("https://{}", listener.address);
     let busy = client(&certificate.pem, false);
     let held = listener.tasks.spawn(busy.get(format!("{url}/held")).send());
@@ -175,7 +179,7 @@ async fn the_operator_is_served_while_all_connections_are_busy() {
 #[tokio::test]
 async fn stopping_lets_a_stream_finish_and_then_ends_the_connection() {
     let certificate = TestCertificate::new();
-    let listener = open(&certificate, bounds()).await;
+    let listener = open(&certificate, patient()).await;
     let client = client(&certificate.pem, false);
     let held = listener.tasks.spawn(client.get(format!("https://{}/held", listener.address)).send());
     timeout(TIMEOUT, listener.state.requested.notified()).await.unwrap();
@@ -188,7 +192,7 @@ async fn stopping_lets_a_stream_finish_and_then_ends_the_connection() {
 #[tokio::test]
 async fn a_client_that_does_not_read_its_stream_loses_the_connection() {
     let certificate = TestCertificate::new();
-    let listener = open(&certificate, Bounds { stall: Duration::from_millis(300), ..bounds() }).await;
+    let listener = open(&certificate, Bounds { stall: Duration::from_millis(300), ..patient() }).await;
     // The response is held unread: the client grants no more window once its own is full.
     let response = client(&certificate.pem, false).get(format!("https://{}/flood", listener.address)).send().await.unwrap();
     assert_eq!(listener.state.floods.load(Ordering::SeqCst), 1);
@@ -204,7 +208,7 @@ async fn a_client_that_does_not_read_its_stream_loses_the_connection() {
 #[tokio::test]
 async fn a_client_that_cancels_stream_after_stream_loses_the_connection() {
     let certificate = TestCertificate::new();
-    let listener = open(&certificate, Bounds { head: TIMEOUT, ..bounds() }).await;
+    let listener = open(&certificate, patient()).await;
     let mut connection = Http2Connection::open(&listener, &certificate).await;
     // One more than is allowed. Each request has started before it is cancelled.
     for number in 0..101_u32 {
