@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run check test test-full bench fmt lint rust-tests without-flights outside-tests client-tests chaos chaos-build chaos-short
+.PHONY: help toolchain run check test test-full bench fmt lint rust-tests without-flights outside-tests client-tests chaos chaos-build chaos-short fuzz
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -77,3 +77,6 @@ chaos-short: chaos-build
 bench: toolchain ## Compare CPU per turn and turns per second with a bare handler (DATABASE=postgres: also on PostgreSQL)
 	$(CARGO) build --release --quiet -p werkruf -p werkruf-bench --bins
 	target/release/bench $(if $(filter postgres,$(DATABASE)),--postgres "$$(tests/postgres/up)") $(ARGS)
+
+fuzz: toolchain ## Fuzz every parser, FUZZ_SECONDS each (600); the corpus is in fuzz/corpus
+	fuzz/run

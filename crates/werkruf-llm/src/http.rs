@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::{Client, NoProxy, Proxy, redirect};
+use reqwest::{Client, ClientBuilder, NoProxy, Proxy, redirect};
 
 use crate::egress::Egress;
+use crate::pinned;
 
 /// Limits for new and idle connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,14 +44,27 @@ pub fn tool_client(limits: &HttpLimits, egress: Egress) -> Result<Client, reqwes
     client_with(limits, Some(egress), variable)
 }
 
+/// A client for the server that has the certificate with this SHA-256. It uses no proxy.
+pub fn pinned_client(limits: &HttpLimits, fingerprint: &str) -> Result<Client, PinnedClientError> {
+    Ok(builder(limits).tls_backend_preconfigured(pinned::tls(fingerprint)?).build()?)
+}
+
+/// Why a client for one certificate cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum PinnedClientError {
+    Tls(#[from] rustls::Error),
+    Client(#[from] reqwest::Error),
+}
+
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).or_else(|_| std::env::var(name.to_ascii_uppercase())).ok()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the only place that builds a client")]
-fn client_with(limits: &HttpLimits, egress: Option<Egress>, variable: impl Fn(&str) -> Option<String>) -> Result<Client, reqwest::Error> {
+fn builder(limits: &HttpLimits) -> ClientBuilder {
     install_tls();
-    let mut builder = Client::builder()
+    Client::builder()
         .connect_timeout(limits.connect)
         .pool_idle_timeout(limits.keep)
         .pool_max_idle_per_host(limits.spare)
@@ -58,7 +72,11 @@ fn client_with(limits: &HttpLimits, egress: Option<Egress>, variable: impl Fn(&s
         .tcp_nodelay(true)
         .gzip(true)
         .user_agent(concat!("werkruf/", env!("CARGO_PKG_VERSION")))
-        .no_proxy();
+        .no_proxy()
+}
+
+fn client_with(limits: &HttpLimits, egress: Option<Egress>, variable: impl Fn(&str) -> Option<String>) -> Result<Client, reqwest::Error> {
+    let mut builder = builder(limits);
     if let Some(egress) = egress {
         builder = builder.dns_resolver(Arc::new(egress));
     }

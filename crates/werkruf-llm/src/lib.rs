@@ -17,6 +17,7 @@ mod http;
 mod inspect;
 mod offline;
 mod overdue;
+mod pinned;
 pub mod prices;
 #[cfg(any(test, fuzzing))]
 pub mod properties;
@@ -41,7 +42,7 @@ pub use chat::ChatProvider;
 pub use egress::{Egress, network};
 pub use embeddings::{Embedded, Embeddings};
 pub use error::{ModelError, ModelFault};
-pub use http::{HttpLimits, http_client, install_tls, tool_client};
+pub use http::{HttpLimits, http_client, install_tls, pinned_client, tool_client};
 pub use inspect::{WireApi, inspect};
 pub use offline::{OfflineProvider, Proposer};
 pub use overdue::{in_time, overdue};

@@ -17,6 +17,7 @@ pub mod lockfile;
 pub mod modules;
 mod openai;
 pub mod planner;
+pub mod properties;
 pub mod provider;
 mod reader;
 pub mod retention;

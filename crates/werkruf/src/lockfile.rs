@@ -19,6 +19,9 @@ pub struct LockNote {
     /// The operator's bearer token while this server runs.
     pub token: String,
     pub pid: u32,
+    /// The SHA-256 of the server's certificate, if the address is `https`. Commands trust exactly this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
 }
 
 impl LockNote {
@@ -44,19 +47,31 @@ pub struct LockFile {
 impl LockFile {
     /// Writes the file atomically, readable by its owner only.
     pub fn write(path: &Path, note: LockNote) -> io::Result<Self> {
-        let mut temporary = path.as_os_str().to_owned();
-        temporary.push(format!(".{}", note.pid));
-        let temporary = PathBuf::from(temporary);
-        // A file left by a crashed server with the same process id would keep its own mode.
-        match fs::remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(&serde_json::to_vec(&note)?)?;
-        fs::rename(&temporary, path)?;
+        write(path, &note)?;
         Ok(Self { path: path.to_owned(), note })
     }
+
+    /// Writes the file again after the server's certificate was replaced.
+    pub fn set_certificate(&mut self, fingerprint: String) -> io::Result<()> {
+        let note = LockNote { certificate: Some(fingerprint), ..self.note.clone() };
+        write(&self.path, &note)?;
+        self.note = note;
+        Ok(())
+    }
+}
+
+fn write(path: &Path, note: &LockNote) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}", note.pid));
+    let temporary = PathBuf::from(temporary);
+    // A file left by a crashed server with the same process id would keep its own mode.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    file.write_all(&serde_json::to_vec(note)?)?;
+    fs::rename(&temporary, path)
 }
 
 impl Drop for LockFile {
@@ -85,7 +100,7 @@ mod tests {
     use super::*;
 
     fn note(pid: u32) -> LockNote {
-        LockNote { address: "http://127.0.0.1:1".to_owned(), token: "wo_1".to_owned(), pid }
+        LockNote { address: "http://127.0.0.1:1".to_owned(), token: "wo_1".to_owned(), pid, certificate: None }
     }
 
     #[test]

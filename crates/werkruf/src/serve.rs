@@ -16,12 +16,17 @@ use werkruf_store::{Act, Author, SERVER_CHAIN};
 use crate::app::{App, StartError};
 use crate::cli::print;
 use crate::config::{Config, Connections};
-use crate::listen::{Bounds, IsOperator, Listener, Proxies};
+use crate::listen::{Bounds, IsOperator, Listener, Proxies, Tls};
 use crate::lockfile::{LockFile, LockNote, reachable};
 use crate::{api, identity, provider, retention, telemetry};
 
 /// How long connections may take to close after the last turn has ended.
 const CLOSING: Duration = Duration::from_secs(2);
+
+/// How often the files of the certificate are looked at.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(2);
+
+const PLAIN_HTTP: &str = "this server speaks plain HTTP to other machines, so keys and data can be read on the way; set [tls], or put a proxy with HTTPS in front and name it in trusted_proxies";
 
 /// The exit code that shells use for an end by SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -36,14 +41,16 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
         return Err(StartError::Unprotected(app.config.listen));
     }
     warn_about_folder(&app);
+    let tls = open_tls(&app)?;
     let Connections { all: connections, per_address } = app.config.connections;
     let bounds = Bounds { connections, per_address, ..Bounds::default() };
     let listener = Listener::bind(app.config.listen, bounds, app.tasks.clone())
         .await
         .map(|listener| listener.trusting(Proxies::of(&app.config.trusted_proxies)).reserving_for(operator_check(&app)))
+        .map(|listener| listener.with_tls(tls.clone()))
         .map_err(|source| StartError::Io { what: format!("cannot listen on {}", app.config.listen), source })?;
     let address = listener.address().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
-    let lock = write_lock_file(&app, address)?;
+    let mut lock = write_lock_file(&app, address, tls.as_deref())?;
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
     announce(&app, address, key.as_deref(), json);
 
@@ -66,21 +73,9 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
             }
         });
     }
-    let (retained, stopped) = (Arc::clone(&app), stop.clone());
-    app.tasks.spawn(async move {
-        tokio::select! {
-            () = retention::watch(&retained) => {}
-            () = stopped.cancelled() => {}
-        }
-    });
-    let (watched, stopped) = (Arc::clone(&app), stop.clone());
-    app.tasks.spawn(async move {
-        tokio::select! {
-            () = identity::watch(watched) => {}
-            () = stopped.cancelled() => {}
-        }
-    });
+    watch_rows(&app, &stop);
     watch_embedder(&app, &stop);
+    watch_certificate(&app, tls.as_ref(), &stop);
     let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));
     loop {
         tokio::select! {
@@ -89,8 +84,12 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
             }
             signal = signals.next() => match signal {
                 SignalRequest::Stop => break,
-                SignalRequest::Reload => reload(&app).await,
+                SignalRequest::Reload => {
+                    tls.iter().for_each(|tls| tls.read_again());
+                    reload(&app).await;
+                }
             },
+            () = certificate_replaced(tls.as_deref()) => name_certificate(lock.as_mut(), tls.as_deref()),
         }
     }
     stop.cancel();
@@ -119,6 +118,24 @@ fn warn_about_folder(app: &App) {
 fn operator_check(app: &Arc<App>) -> IsOperator {
     let app = Arc::clone(app);
     Arc::new(move |headers| identity::has_operator_credential(&app, headers))
+}
+
+/// Deletes rows that are older than their retention, and follows changes of keys, for as long as the server runs.
+fn watch_rows(app: &Arc<App>, stop: &CancellationToken) {
+    let (retained, stopped) = (Arc::clone(app), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = retention::watch(&retained) => {}
+            () = stopped.cancelled() => {}
+        }
+    });
+    let (watched, stopped) = (Arc::clone(app), stop.clone());
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = identity::watch(watched) => {}
+            () = stopped.cancelled() => {}
+        }
+    });
 }
 
 /// Builds and maintains the indexes of the knowledge base, and removes deleted text, in the background for as long as the server runs.
@@ -187,20 +204,68 @@ async fn reload(app: &App) {
     }
 }
 
+/// Opens the certificate; without one, warns if other machines can reach this server and nothing else speaks HTTPS for it.
+fn open_tls(app: &App) -> Result<Option<Arc<Tls>>, StartError> {
+    let config = &app.config;
+    if let Some(files) = &config.tls {
+        let tls = Tls::open(files.clone()).map_err(|fault| StartError::Config(vec![config.certificate_violation(&fault)]))?;
+        return Ok(Some(Arc::new(tls)));
+    }
+    let has_proxy = !config.trusted_proxies.is_empty() || config.public_url.as_ref().is_some_and(|url| url.starts_with("https://"));
+    if !config.listen.ip().is_loopback() && !has_proxy {
+        tracing::warn!(code = "plain_http", "{PLAIN_HTTP}");
+    }
+    Ok(None)
+}
+
+fn watch_certificate(app: &App, tls: Option<&Arc<Tls>>, stop: &CancellationToken) {
+    let Some(tls) = tls.cloned() else { return };
+    let stopped = stop.clone();
+    app.tasks.spawn(async move {
+        tokio::select! {
+            () = tls.watch(CERTIFICATE_INTERVAL) => {}
+            () = stopped.cancelled() => {}
+        }
+    });
+}
+
+/// Waits until the certificate was replaced; forever without TLS.
+async fn certificate_replaced(tls: Option<&Tls>) {
+    match tls {
+        Some(tls) => tls.replaced().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Writes the new certificate into the lock file, so that commands trust it.
+fn name_certificate(lock: Option<&mut LockFile>, tls: Option<&Tls>) {
+    if let (Some(lock), Some(tls)) = (lock, tls)
+        && let Err(error) = lock.set_certificate(tls.fingerprint())
+    {
+        tracing::error!(code = "io", %error, "the lock file was not written; commands do not find this server");
+    }
+}
+
+fn url(address: SocketAddr, config: &Config) -> String {
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    format!("{scheme}://{}", reachable(address))
+}
+
 /// Writes the lock file. With PostgreSQL there is none: commands open the shared database themselves.
-fn write_lock_file(app: &App, address: SocketAddr) -> Result<Option<LockFile>, StartError> {
+fn write_lock_file(app: &App, address: SocketAddr, tls: Option<&Tls>) -> Result<Option<LockFile>, StartError> {
     let Some(path) = app.config.lock_path() else { return Ok(None) };
     let note = LockNote {
-        address: format!("http://{}", reachable(address)),
+        address: url(address, &app.config),
         token: app.operator_token.expose_secret().to_owned(),
         pid: std::process::id(),
+        certificate: tls.map(Tls::fingerprint),
     };
     LockFile::write(&path, note).map(Some).map_err(|source| StartError::Io { what: format!("cannot write {}", path.display()), source })
 }
 
 /// Prints address, model and database to stdout; the log goes to stderr.
 fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
-    let address = format!("http://{}", reachable(address));
+    let address = url(address, &app.config);
     let model = provider::describe(&app.config.model);
     let database = app.config.database.to_string();
     let curl = key.map(|key| curl(&address, key));

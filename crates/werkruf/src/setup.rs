@@ -17,7 +17,9 @@ use crate::modules::OpenModules;
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let clock = Clock::system(0);
     let (config, _) = Config::examine(flags, environment);
-    read_with(flags, environment, &OpenModules::closed(&config, client, &clock), &clock)
+    let read = read_with(flags, environment, &OpenModules::closed(&config, client, &clock), &clock);
+    let Some(violation) = config.check_certificate() else { return read };
+    Err(read.err().into_iter().flatten().chain([violation]).collect())
 }
 
 /// Like [`read`], with opened modules.

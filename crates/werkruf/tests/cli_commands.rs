@@ -24,3 +24,5 @@ mod model;
 mod serve;
 #[path = "cli/support.rs"]
 mod support;
+#[path = "cli/tls.rs"]
+mod tls;

@@ -25,6 +25,7 @@ mod options;
 mod param;
 mod people;
 mod people_write;
+mod plain_password;
 mod provider_tokens;
 mod records;
 mod retention;
@@ -32,6 +33,7 @@ mod row;
 mod streams;
 mod system;
 mod text;
+mod tls;
 mod turn_documents;
 mod turn_open;
 mod turn_write;
@@ -43,7 +45,6 @@ use std::sync::atomic::AtomicU64;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use tokio_postgres::NoTls;
-use tokio_postgres_rustls::MakeRustlsConnect;
 use werkruf_contract::Clock;
 
 use crate::{Modules, Recorder, SecretKeys, StoreError};
@@ -92,8 +93,8 @@ impl PostgresStore {
         };
         store.migrate().await?;
         if !store.options.poll_only {
-            let Address { driver, tls } = address(&store.options)?;
-            store.notifier = Some(Notifier::open(driver, tls, &store.options.schema, clock));
+            let Address { driver, encryption } = address(&store.options)?;
+            store.notifier = Some(Notifier::open(driver, encryption, &store.options.schema, clock));
         }
         Ok(Arc::new(store))
     }
@@ -120,10 +121,10 @@ fn address(options: &PostgresOptions) -> Result<Address, StoreError> {
 
 /// A dead connection is discarded when it is next taken out of the pool; a live one is not tested first.
 fn pool(options: &PostgresOptions) -> Result<Pool, StoreError> {
-    let Address { driver, tls } = address(options)?;
+    let Address { driver, encryption } = address(options)?;
     let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let manager = match tls {
-        Some(tls) => Manager::from_config(driver, MakeRustlsConnect::new(tls), config),
+    let manager = match encryption {
+        Some(encryption) => Manager::from_config(driver, encryption, config),
         None => Manager::from_config(driver, NoTls, config),
     };
     Pool::builder(manager).max_size(options.pool_size.max(1)).build().map_err(|error| StoreError::Broken(error.to_string()))

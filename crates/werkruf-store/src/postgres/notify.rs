@@ -13,8 +13,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
-use tokio_postgres_rustls::MakeRustlsConnect;
 use werkruf_contract::Clock;
+
+use super::tls::Encryption;
 
 /// Between two notifications.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -30,7 +31,7 @@ pub(super) struct Notifier {
 }
 
 impl Notifier {
-    pub(super) fn open(driver: Config, tls: Option<rustls::ClientConfig>, schema: &str, clock: &Clock) -> Self {
+    pub(super) fn open(driver: Config, encryption: Option<Encryption>, schema: &str, clock: &Clock) -> Self {
         let (outgoing, incoming) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let connection = NotifyConnection {
             driver,
@@ -40,8 +41,8 @@ impl Notifier {
             clock: clock.clone(),
         };
         let mut task = JoinSet::new();
-        match tls {
-            Some(tls) => task.spawn(async move { connection.run(MakeRustlsConnect::new(tls)).await }),
+        match encryption {
+            Some(encryption) => task.spawn(async move { connection.run(encryption).await }),
             None => task.spawn(async move { connection.run(NoTls).await }),
         };
         Self { outgoing, incoming, _task: task }

@@ -1,23 +1,20 @@
 //! How a PostgreSQL is reached: address, schema, timeouts, and TLS according to `sslmode`.
 
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use rustls::ClientConfig;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
-use rustls_platform_verifier::BuilderVerifierExt;
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode, SslNegotiation};
 
+use super::tls::{Encryption, WithoutTls};
 use crate::StoreError;
 
 /// Options of a [`super::PostgresStore`].
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// `postgres://…`. `sslmode` is `disable` or `prefer` (plain), `require` (encrypted, any certificate) or `verify-full`
-    /// (encrypted, and the certificate is checked against `sslrootcert` or the system's certificates).
+    /// `postgres://…`. `sslmode` is `disable` (plain), `prefer` (TLS if the server has it), `require` (TLS, any certificate) or `verify-full`
+    /// (TLS, and the certificate is checked against `sslrootcert` or the system's certificates). Without it, `verify-full`, or `prefer` on
+    /// this machine.
     pub url: String,
     /// The schema of all tables.
     pub schema: String,
@@ -75,117 +72,89 @@ impl std::fmt::Debug for PostgresOptions {
     }
 }
 
-/// An address for the driver, and the TLS options that the driver does not understand.
+/// An address for the driver, and how its connections are encrypted.
 pub(super) struct Address {
     pub(super) driver: tokio_postgres::Config,
-    pub(super) tls: Option<ClientConfig>,
+    /// `None`: a plain connection, as the address says, or a Unix socket.
+    pub(super) encryption: Option<Encryption>,
 }
 
 impl Address {
     /// Removes `sslmode` and `sslrootcert` from the address: the driver knows only some of their values.
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
-        let (mut mode, mut root, mut rest) = ("prefer", None, Vec::new());
+        let (mut mode, mut root, mut rest) = (None, None, Vec::new());
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
-                Some(("sslmode", value)) => mode = value,
+                Some(("sslmode", value)) => mode = Some(value),
                 Some(("sslrootcert", value)) => root = Some(value),
                 _ => rest.push(pair),
             }
         }
-        let tls = match mode {
-            "disable" | "allow" | "prefer" => None,
-            "require" if root.is_none() => Some(encrypted()?),
-            "require" | "verify-ca" | "verify-full" => Some(verified(root.filter(|path| *path != "system"))?),
-            other => return Err(StoreError::Broken(format!("sslmode {other:?} is unknown; use disable, prefer, require or verify-full"))),
-        };
-        rest.push(if tls.is_some() { "sslmode=require" } else { "sslmode=disable" });
-        let driver = format!("{base}?{}", rest.join("&"))
+        let mut driver: Config = format!("{base}?{}", rest.join("&"))
             .parse()
             .map_err(|error| StoreError::Broken(format!("the address of the database cannot be read: {error}")))?;
-        Ok(Self { driver, tls })
+        let default = if is_loopback(&driver) && root.is_none() { "prefer" } else { "verify-full" };
+        let encryption = match mode.unwrap_or(default) {
+            "disable" => None,
+            "allow" | "prefer" => Some(Encryption::unverified(WithoutTls::Continue)?),
+            "require" if root.is_none() => Some(Encryption::unverified(WithoutTls::Refuse)?),
+            "require" | "verify-ca" | "verify-full" => Some(Encryption::verified(root.filter(|path| *path != "system"))?),
+            other => return Err(StoreError::Broken(format!("sslmode {other:?} is unknown; use disable, prefer, require or verify-full"))),
+        };
+        // A Unix socket has no TLS, and nobody can read along.
+        let encryption = encryption.filter(|_| !is_unix_socket(&driver));
+        match encryption {
+            // "Direct" lets the connector, not the driver, ask the server for TLS.
+            Some(_) => driver.ssl_mode(SslMode::Require).ssl_negotiation(SslNegotiation::Direct),
+            None => driver.ssl_mode(SslMode::Disable).ssl_negotiation(SslNegotiation::Postgres),
+        };
+        Ok(Self { driver, encryption })
     }
 }
 
-fn builder() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, StoreError> {
-    ClientConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions().map_err(no_tls)
+fn is_unix_socket(driver: &Config) -> bool {
+    !driver.get_hosts().is_empty() && driver.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)))
 }
 
-fn no_tls(error: impl std::fmt::Display) -> StoreError {
-    StoreError::Broken(format!("TLS to the database cannot be set up: {error}"))
-}
-
-fn encrypted() -> Result<ClientConfig, StoreError> {
-    let provider = Arc::new(ring::default_provider());
-    Ok(builder()?.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))).with_no_client_auth())
-}
-
-fn verified(root: Option<&str>) -> Result<ClientConfig, StoreError> {
-    let Some(path) = root else {
-        return Ok(builder()?.with_platform_verifier().map_err(no_tls)?.with_no_client_auth());
+/// Whether every host is this machine.
+fn is_loopback(driver: &Config) -> bool {
+    let names_this_machine = |host: &Host| match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
     };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(no_tls)? {
-        roots.add(certificate.map_err(no_tls)?).map_err(no_tls)?;
-    }
-    if roots.is_empty() {
-        return Err(no_tls(format!("{path} holds no certificate")));
-    }
-    Ok(builder()?.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// `sslmode=require` protects against eavesdropping, not against a server that pretends to be the database.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+    driver.get_hosts().iter().all(names_this_machine) && driver.get_hostaddrs().iter().all(IpAddr::is_loopback)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Address, PostgresOptions};
+    use super::{Address, PostgresOptions, WithoutTls};
 
     #[test]
     fn sslmode_selects_tls_and_unknown_values_are_refused() {
         let parse = |mode: &str| Address::parse(&format!("postgres://me:secret@localhost/db?application_name=x&sslmode={mode}"));
-        for (mode, encrypted) in [("disable", false), ("prefer", false), ("require", true), ("verify-full", true)] {
-            assert_eq!(parse(mode).unwrap().tls.is_some(), encrypted, "{mode}");
+        let (plain, tls) = (Some(WithoutTls::Continue), Some(WithoutTls::Refuse));
+        for (mode, expected) in [("disable", None), ("allow", plain), ("prefer", plain), ("require", tls), ("verify-full", tls)] {
+            assert_eq!(parse(mode).unwrap().encryption.map(|encryption| encryption.without_tls), expected, "{mode}");
         }
         assert!(parse("sometimes").is_err());
         assert!(parse("verify-full&sslrootcert=/nowhere.pem").is_err());
         assert_eq!(parse("require").unwrap().driver.get_application_name(), Some("x"));
+    }
+
+    #[test]
+    fn without_sslmode_only_this_machine_may_be_reached_without_tls() {
+        let without_tls = |host: &str| {
+            let address = Address::parse(&format!("postgres://me:secret@{host}/db")).unwrap();
+            address.encryption.map(|encryption| encryption.without_tls)
+        };
+        for host in ["localhost", "127.0.0.1:5433", "[::1]", "127.0.0.1,localhost"] {
+            assert_eq!(without_tls(host), Some(WithoutTls::Continue), "{host}");
+        }
+        for host in ["db", "10.0.0.7", "localhost,db", "localhost.example.org"] {
+            assert_eq!(without_tls(host), Some(WithoutTls::Refuse), "{host}");
+        }
+        assert_eq!(without_tls("%2Frun%2Fpostgresql"), None, "a Unix socket");
     }
 
     #[test]

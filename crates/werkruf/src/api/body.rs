@@ -50,6 +50,10 @@ pub(crate) struct RawBody {
 }
 
 impl RawBody {
+    pub(super) const fn new(bytes: Bytes, reservation: Arc<Reservation>) -> Self {
+        Self { bytes, reservation }
+    }
+
     /// The bytes, which share their memory with this body.
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes.clone()

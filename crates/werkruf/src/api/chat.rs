@@ -29,9 +29,9 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 
 /// A message for an assistant. Fields not named here are ignored.
 #[derive(Debug, Deserialize, ToSchema)]
-struct ChatRequest {
+pub(super) struct ChatRequest {
     #[serde(default)]
-    message: String,
+    pub(super) message: String,
     /// The conversation to continue. Without it a new conversation is created.
     #[serde(default)]
     conversation_id: Option<String>,

@@ -12,7 +12,7 @@ use super::envelope::sane_request_id;
 use super::error::ApiError;
 use crate::identity::text;
 
-const MAX_CHARACTERS: usize = 256;
+pub(super) const MAX_CHARACTERS: usize = 256;
 
 /// A context header. A value that is too long is an error.
 fn field(headers: &HeaderMap, name: &str) -> Result<Option<String>, ApiError> {
@@ -80,6 +80,11 @@ pub(crate) struct ContextHeaders {
 
 /// The context that the headers ask for. What they leave open, such as the run, is empty.
 pub(crate) fn requested(api: &ApiState, headers: &HeaderMap, trace_id: Option<String>) -> Result<ToolContext, ApiError> {
+    read(headers, trace_id, |mode| api.app.runtime.setup().safety.contains_key(mode))
+}
+
+/// Reads the headers. `is_safety_mode` knows the configured safety profiles.
+pub(super) fn read(headers: &HeaderMap, trace_id: Option<String>, is_safety_mode: impl Fn(&str) -> bool) -> Result<ToolContext, ApiError> {
     let (run_id, ingestion_run_id) = (field(headers, "x-run-id")?, field(headers, "x-ingestion-run-id")?);
     if run_id.is_some() && ingestion_run_id.is_some() {
         return Err(ApiError::invalid_context("X-Run-Id and X-Ingestion-Run-Id are both set; send one of them."));
@@ -96,7 +101,7 @@ pub(crate) fn requested(api: &ApiState, headers: &HeaderMap, trace_id: Option<St
         timeouts_ms: number::<NonZeroU64>(headers, "x-timeout-ms", "a positive number of milliseconds")?,
         budget_tokens: number::<u32>(headers, "x-budget-tokens", "a whole number of tokens")?.map(i64::from),
         locale: language(headers),
-        safety_mode: safety_mode(api, headers)?,
+        safety_mode: safety_mode(headers, is_safety_mode)?,
         ..ToolContext::default()
     };
     if let Some(request_id) = sane_request_id(headers) {
@@ -123,9 +128,9 @@ fn number<N: std::str::FromStr>(headers: &HeaderMap, name: &str, wanted: &str) -
     field(headers, name)?.map(|value| value.parse().map_err(|_| ApiError::invalid_context(format!("{name} takes {wanted}.")))).transpose()
 }
 
-fn safety_mode(api: &ApiState, headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+fn safety_mode(headers: &HeaderMap, is_known: impl Fn(&str) -> bool) -> Result<Option<String>, ApiError> {
     let Some(mode) = field(headers, "x-safety-mode")? else { return Ok(None) };
-    if api.app.runtime.setup().safety.contains_key(&mode) {
+    if is_known(&mode) {
         return Ok(Some(mode));
     }
     Err(ApiError::invalid_context(format!("X-Safety-Mode {mode} is not configured; [safety.{mode}] would define it.")))

@@ -26,10 +26,10 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-struct InvokeRequest {
+pub(super) struct InvokeRequest {
     /// The tool's arguments.
     #[schema(value_type = Object)]
-    input: Value,
+    pub(super) input: Value,
     /// The conversation whose state the tool reads and changes.
     #[serde(default)]
     conversation_id: Option<String>,

@@ -21,7 +21,7 @@ use super::knowledge_rights::{check_missing, check_write, grantee};
 use super::policy::{Authenticated, Policy};
 
 pub(super) const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
-const MAX_DOCUMENTS: usize = 1_000;
+pub(super) const MAX_DOCUMENTS: usize = 1_000;
 pub(super) const MAX_NAME_BYTES: usize = 512;
 const MAX_QUERY_BYTES: usize = 16 * 1024;
 const MAX_RESULTS: usize = 100;
@@ -203,12 +203,12 @@ async fn add(
 
 /// What must be known of a body before its documents are read: nothing of them is kept.
 #[derive(Deserialize)]
-struct Shape {
+pub(super) struct Shape {
     collection: Option<String>,
     documents: Option<IgnoredAny>,
 }
 
-fn read(raw: &body::RawBody, shape: Shape) -> Result<(Option<String>, Vec<Document>), ApiError> {
+pub(super) fn read(raw: &body::RawBody, shape: Shape) -> Result<(Option<String>, Vec<Document>), ApiError> {
     #[derive(Deserialize)]
     struct Many {
         documents: Vec<Document>,

@@ -78,10 +78,10 @@ enum FileStatus {
 
 /// A request that was read.
 #[derive(Default)]
-struct Upload {
+pub(super) struct Upload {
     collection: Option<String>,
     language: Option<String>,
-    files: Vec<(String, Bytes)>,
+    pub(super) files: Vec<(String, Bytes)>,
 }
 
 /// Adds files. Each becomes a document whose id is the name of the file. A file that cannot be read does not affect the others.
@@ -117,7 +117,7 @@ async fn add_files(
     Ok(Json(AddedFiles { files }))
 }
 
-async fn read(raw: Bytes, boundary: String) -> Result<Upload, ApiError> {
+pub(super) async fn read(raw: Bytes, boundary: String) -> Result<Upload, ApiError> {
     let invalid = |error: multer::Error| ApiError::invalid(format!("The body is not valid multipart/form-data: {error}."));
     let mut parts = Multipart::new(once(async { Ok::<_, Infallible>(raw) }), boundary);
     let mut upload = Upload::default();

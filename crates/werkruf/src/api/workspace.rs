@@ -79,7 +79,7 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Re
     }
 }
 
-fn read(raw: &[u8], is_on: impl Fn(&str) -> bool) -> Result<(String, ImportBatch), ApiError> {
+pub(super) fn read(raw: &[u8], is_on: impl Fn(&str) -> bool) -> Result<(String, ImportBatch), ApiError> {
     let text = std::str::from_utf8(raw).map_err(|_| ApiError::invalid("The body is not UTF-8; encode it again."))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let batch = parse_batch(text, MODULES, is_on).map_err(|refusal| match refusal {

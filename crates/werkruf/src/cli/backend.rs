@@ -18,7 +18,7 @@ use reqwest::Client;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use tower::ServiceExt;
-use werkruf_llm::{HttpLimits, http_client};
+use werkruf_llm::{HttpLimits, http_client, pinned_client};
 
 use super::error::CliError;
 use super::{Outcome, Session, address};
@@ -129,7 +129,7 @@ impl Backend {
         if let Some(path) = config.lock_path()
             && let Some(note) = LockNote::read(&path)
         {
-            let client = client()?;
+            let client = client_of(&note)?;
             let base = address(&note.address);
             if is_healthy(&client, &base).await {
                 let transport = Transport::Remote { client, base };
@@ -146,7 +146,11 @@ impl Backend {
 
     /// Reads the lock file again: a restarted server has a new token and possibly a new address.
     pub(super) fn reread_lock_file(&mut self) {
-        if let (Transport::Remote { base, .. }, Some(note)) = (&mut self.transport, self.lock_file.as_deref().and_then(LockNote::read)) {
+        if let (Transport::Remote { base, client }, Some(note)) = (&mut self.transport, self.lock_file.as_deref().and_then(LockNote::read))
+        {
+            if let Ok(new) = client_of(&note) {
+                *client = new;
+            }
             *base = address(&note.address);
             self.bearer = note.token.into();
         }
@@ -266,6 +270,12 @@ impl Backend {
 
 fn client() -> Result<Client, CliError> {
     http_client(&HttpLimits::default()).map_err(|error| CliError::refused("http_client", error.to_string()))
+}
+
+/// The client for the server of a lock file. It trusts the certificate that the file names, and no other.
+fn client_of(note: &LockNote) -> Result<Client, CliError> {
+    let Some(certificate) = &note.certificate else { return client() };
+    pinned_client(&HttpLimits::default(), certificate).map_err(|error| CliError::refused("http_client", error.to_string()))
 }
 
 async fn is_healthy(client: &Client, base: &str) -> bool {

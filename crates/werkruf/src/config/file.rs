@@ -33,6 +33,7 @@ pub(super) struct File {
     pub disabled_tools: Vec<String>,
     pub postgres: PostgresSection,
     pub log: LogSection,
+    pub tls: TlsSection,
     pub model: ModelSection,
     pub embedding: EmbeddingSection,
     pub auth: AuthSection,
@@ -82,6 +83,14 @@ pub(super) struct EmbeddingSection {
     pub base_url: Option<String>,
     pub model: Option<String>,
     pub languages: Vec<String>,
+}
+
+/// `[tls]`: the certificate of the listener.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct TlsSection {
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
 }
 
 /// `[egress]`: the private networks that tools may reach by name.

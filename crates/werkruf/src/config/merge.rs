@@ -16,7 +16,7 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
     AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, implicit, limits, model,
-    postgres, prices, reader, tokens,
+    postgres, prices, reader, tls, tokens,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -71,6 +71,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         cors_origins: list(environment, Variable::WERKRUF_CORS_ORIGINS, &document.file.cors_origins),
         public_url: public_url(document, environment, violations),
         trusted_proxies: list(environment, Variable::WERKRUF_TRUSTED_PROXIES, &document.file.trusted_proxies),
+        tls: tls::merge(document, environment, violations),
         limits: limits.turns,
         connections: limits.connections,
         requests: limits.requests,

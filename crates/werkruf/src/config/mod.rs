@@ -18,6 +18,7 @@ mod postgres;
 mod prices;
 mod reader;
 mod template;
+mod tls;
 mod tokens;
 mod violation;
 
@@ -49,6 +50,7 @@ pub use template::template;
 pub use tokens::{IssuerKind, TokenIssuer, UnknownRoles};
 pub use violation::ConfigViolation;
 
+use crate::listen::CertificateFiles;
 use file::{Document, Places};
 
 /// The config file in the working directory that is read without `--config`.
@@ -127,6 +129,8 @@ pub struct Config {
     /// The public address of this server, without a slash at the end.
     pub public_url: Option<String>,
     pub trusted_proxies: Vec<String>,
+    /// `None`: plain HTTP.
+    pub tls: Option<CertificateFiles>,
     pub limits: Limits,
     pub connections: Connections,
     pub requests: RequestRates,

@@ -31,6 +31,10 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 
 [ask_gpt]                              # asks the model without tools; offered when no document answers
 
+# [tls]                                # HTTPS instead of plain HTTP; PEM files, read again when they change
+# cert = "/etc/werkruf/cert.pem"       # the certificate and its chain
+# key = "/etc/werkruf/key.pem"
+
 # [postgres]                           # only if the database is postgres://…
 # schema = "werkruf"
 # connections = 12                     # maximum of this process

@@ -33,6 +33,7 @@ pub(super) async fn accept(socket: &TcpListener, registry: &Arc<ConnectionRegist
                 pause = Pause::default();
                 match registry.register(client, place) {
                     Some(registration) => server.serve(stream, registration),
+                    None if server.has_tls() => {}
                     None => refuse(&stream),
                 }
             }

@@ -67,6 +67,19 @@ pub(super) const BODY_BYTES_PER_SECOND: u64 = 2 * 1024;
 /// The bytes of one connection that wait in this process, so that 200 stalled clients take 6 MiB and not 80.
 pub(super) const BUFFER_BYTES: usize = 32 * 1024;
 
+/// The streams of one HTTP/2 connection that may be open at once.
+pub(super) const STREAMS: u32 = 64;
+
+/// The bytes of one stream that wait in this process, so that the streams of a connection take 1 MiB at most.
+pub(super) const FRAME_BYTES: usize = 16 * 1024;
+
+/// The bytes of a request that a client may send before they are read, per stream and per connection.
+pub(super) const STREAM_WINDOW: u32 = 64 * 1024;
+pub(super) const CONNECTION_WINDOW: u32 = 128 * 1024;
+
+/// The streams that a client may cancel beyond those that it lets complete. A client that cancels more loses its connection.
+pub(super) const CANCELLED_STREAMS: u32 = 100;
+
 /// The bytes of one connection that wait unsent in the kernel. Small, so that the progress of a slow client is visible: a write
 /// succeeds as soon as the client read this much, not only when a third of a send buffer of megabytes is free.
 pub(super) const UNSENT_BYTES: u32 = 16 * 1024;

@@ -1,4 +1,4 @@
-//! Serves one connection with hyper until it ends or gets a command to end.
+//! Serves one connection, with or without TLS, until it ends or gets a command to end.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -9,29 +9,38 @@ use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
 use super::bounds::{BUFFER_BYTES, Bounds, HEAD_BYTES, SPARE_HEAD};
 use super::client_address::Peer;
-use super::control::Command;
+use super::control::{Command, ConnectionControl};
 use super::head_timer::HeadTimer;
 use super::registry::Registration;
 use super::router::{ConnectionRouter, IsOperator};
+use super::tls::HTTP2;
 use super::tracked_stream::TrackedStream;
+use super::{handshake, http2};
 
 /// What all connections share.
 pub(super) struct ConnectionServer {
     router: Router,
     bounds: Bounds,
     is_operator: IsOperator,
+    tls: Option<TlsAcceptor>,
     tasks: TaskTracker,
 }
 
 impl ConnectionServer {
-    pub(super) fn new(router: Router, bounds: Bounds, is_operator: IsOperator, tasks: TaskTracker) -> Self {
+    pub(super) fn new(router: Router, bounds: Bounds, is_operator: IsOperator, tls: Option<TlsAcceptor>, tasks: TaskTracker) -> Self {
         // Builds the services of the routes once instead of at every request.
-        Self { router: router.with_state(()), bounds, is_operator, tasks }
+        Self { router: router.with_state(()), bounds, is_operator, tls, tasks }
+    }
+
+    pub(super) const fn has_tls(&self) -> bool {
+        self.tls.is_some()
     }
 
     /// Serves a client on its own task.
@@ -48,23 +57,50 @@ impl ConnectionServer {
             spare,
             is_operator: Arc::clone(&self.is_operator),
         };
-        self.tasks.spawn(run(stream, registration, router));
+        match self.tls.clone() {
+            None => self.tasks.spawn(run_plain(stream, registration, router)),
+            Some(acceptor) => self.tasks.spawn(run_tls(acceptor, stream, registration, router, self.tasks.clone())),
+        };
     }
 }
 
-async fn run(stream: TcpStream, registration: Registration, router: ConnectionRouter) {
-    let (control, bounds) = (&registration.control, router.bounds);
-    let stream = TokioIo::new(TrackedStream::new(stream, Arc::clone(control)));
+async fn run_plain(stream: TcpStream, registration: Registration, router: ConnectionRouter) {
+    let control = &registration.control;
+    log_end(run_http1(TrackedStream::new(stream, Arc::clone(control)), control, router).await);
+}
+
+async fn run_tls(acceptor: TlsAcceptor, stream: TcpStream, registration: Registration, router: ConnectionRouter, tasks: TaskTracker) {
+    let control = &registration.control;
+    let Some(stream) = handshake::accept(acceptor, stream, control, router.bounds.head).await else { return };
+    if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+        log_end(Box::pin(http2::run(stream, control, router, tasks)).await);
+    } else {
+        log_end(Box::pin(run_http1(stream, control, router)).await);
+    }
+}
+
+fn log_end(ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        // Clients disconnect and timeouts expire; neither needs the attention of an operator.
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+async fn run_http1<S>(stream: S, control: &Arc<ConnectionControl>, router: ConnectionRouter) -> hyper::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let bounds = router.bounds;
     let mut connection = pin!(
         http1::Builder::new()
             .timer(HeadTimer::new(Arc::clone(control), bounds))
             .header_read_timeout(bounds.head)
             .max_header_size(HEAD_BYTES)
             .max_buf_size(BUFFER_BYTES)
-            .serve_connection(stream, router)
+            .serve_connection(TokioIo::new(stream), router)
     );
     let mut closing = false;
-    let ended = poll_fn(|cx| {
+    poll_fn(|cx| {
         match control.command_with_waker(cx.waker()) {
             Command::Serve => {}
             Command::Close if closing => {}
@@ -75,9 +111,6 @@ async fn run(stream: TcpStream, registration: Registration, router: ConnectionRo
             Command::End | Command::Reset => return Poll::Ready(Ok(())),
         }
         connection.as_mut().poll(cx)
-    });
-    if let Err(error) = ended.await {
-        // Clients disconnect and timeouts expire; neither needs the attention of an operator.
-        tracing::debug!(%error, "a connection ended early");
-    }
+    })
+    .await
 }

@@ -1,7 +1,7 @@
-//! The state that the task of a connection shares with the registry: a few atomics and a waker, without a lock.
+//! The state that the task of a connection shares with the registry: a few atomics and a waker. Only the list of HTTP/2 streams has a lock.
 
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,10 @@ pub(super) struct ConnectionControl {
     idle_since: AtomicU64,
     /// The reads until then: with another read, a request is arriving.
     idle_reads: AtomicU32,
+    /// Whether reads say nothing about requests.
+    reads_ignored: AtomicBool,
+    /// The streams of an HTTP/2 connection, each with a number like `write_wait`.
+    streams: Mutex<Vec<Arc<AtomicU32>>>,
     waker: AtomicWaker,
 }
 
@@ -91,7 +95,40 @@ impl ConnectionControl {
     /// Since when the connection has waited for the first byte of a request; `None` if it does not. Later times are larger.
     pub(super) fn idle_since(&self) -> Option<u64> {
         let since = self.idle_since.load(Ordering::Relaxed);
-        (since > 0 && self.reads() == self.idle_reads.load(Ordering::Relaxed)).then_some(since)
+        let waits = self.reads_ignored.load(Ordering::Relaxed) || self.reads() == self.idle_reads.load(Ordering::Relaxed);
+        (since > 0 && waits).then_some(since)
+    }
+
+    /// For how long the connection has waited for a request; `None` if it does not.
+    pub(super) fn idle_time(&self) -> Option<Duration> {
+        let now = Deadline::after(Duration::ZERO).instant().saturating_duration_since(*START);
+        self.idle_since().map(|since| now.saturating_sub(Duration::from_nanos(since)))
+    }
+
+    /// From now on reads do not end the wait for a request: HTTP/2 has frames without one.
+    pub(super) fn ignore_reads(&self) {
+        self.reads_ignored.store(true, Ordering::Relaxed);
+    }
+
+    /// Adds a stream. Its number is odd while a part of its response waits for the client.
+    pub(super) fn add_stream(&self) -> Arc<AtomicU32> {
+        let wait = Arc::new(AtomicU32::new(0));
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&wait));
+        wait
+    }
+
+    pub(super) fn remove_stream(&self, stream: &Arc<AtomicU32>) {
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| !Arc::ptr_eq(other, stream));
+    }
+
+    /// Calls `see` with each stream that waits for the client, and the number of its wait.
+    pub(super) fn waiting_streams(&self, mut see: impl FnMut(&Arc<AtomicU32>, u32)) {
+        for stream in self.streams.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let wait = stream.load(Ordering::Relaxed);
+            if wait % 2 == 1 {
+                see(stream, wait);
+            }
+        }
     }
 
     pub(super) fn reads(&self) -> u32 {

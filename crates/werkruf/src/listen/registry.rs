@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +34,34 @@ struct Entry {
     /// The write wait at the last sweep, and for how many sweeps it was the same.
     write_wait: u32,
     sweeps: u32,
+    /// The same for the streams that waited at the last sweep.
+    streams: Vec<StreamWait>,
+}
+
+/// A stream that waited for the client at the last sweep.
+struct StreamWait {
+    stream: Arc<AtomicU32>,
+    wait: u32,
+    sweeps: u32,
+}
+
+impl Entry {
+    /// Checks the connection once; true if a write, or the response of a stream, has waited for this many sweeps.
+    fn sweep(&mut self, sweeps: u32) -> bool {
+        let write_wait = self.control.write_wait();
+        if write_wait % 2 == 1 && write_wait == self.write_wait {
+            self.sweeps += 1;
+        } else {
+            (self.write_wait, self.sweeps) = (write_wait, 0);
+        }
+        let seen = std::mem::take(&mut self.streams);
+        self.control.waiting_streams(|stream, wait| {
+            let before = seen.iter().find(|before| before.wait == wait && Arc::ptr_eq(&before.stream, stream));
+            let sweeps = before.map_or(0, |before| before.sweeps + 1);
+            self.streams.push(StreamWait { stream: Arc::clone(stream), wait, sweeps });
+        });
+        self.sweeps == sweeps || self.streams.iter().any(|stream| stream.sweeps == sweeps)
+    }
 }
 
 /// The registration of one connection, removed when dropped.
@@ -138,7 +167,7 @@ impl ConnectionRegistry {
         let id = entries.next_id;
         entries.next_id += 1;
         let control = Arc::new(ConnectionControl::default());
-        entries.connections.insert(id, Entry { control: Arc::clone(&control), write_wait: 0, sweeps: 0 });
+        entries.connections.insert(id, Entry { control: Arc::clone(&control), write_wait: 0, sweeps: 0, streams: Vec::new() });
         Some(Registration { registry: Arc::clone(self), id, address, control, place })
     }
 
@@ -162,14 +191,7 @@ impl ConnectionRegistry {
     pub(super) fn sweep(&self, sweeps: u32) -> usize {
         let mut ended = 0;
         for entry in self.entries().connections.values_mut() {
-            let write_wait = entry.control.write_wait();
-            let waits = write_wait % 2 == 1;
-            if !waits || write_wait != entry.write_wait {
-                (entry.write_wait, entry.sweeps) = (write_wait, 0);
-                continue;
-            }
-            entry.sweeps += 1;
-            if entry.sweeps == sweeps {
+            if entry.sweep(sweeps) {
                 entry.control.send(Command::Reset);
                 ended += 1;
             }

@@ -10,14 +10,14 @@ use axum::response::Response;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 
 use super::bounds::Bounds;
 use super::client_address::Peer;
-use super::control::ConnectionControl;
+use super::control::{Command, ConnectionControl};
 use super::registry::SparePlace;
 use super::timed_body::TimedBody;
 
@@ -58,12 +58,21 @@ impl Service<Request<Incoming>> for ConnectionRouter {
         let request = request.map(|body| TimedBody::new(body, self.bounds));
         let Some(spare) = spare.map(Arc::clone) else { return Either::Left(self.router.call(request)) };
         let (router, wait) = (self.router.clone(), self.bounds.place);
+        let control = Arc::clone(&self.control);
+        let is_http2 = request.version() == Version::HTTP_2;
         let answer = async move {
-            if is_operator {
+            let (response, close) = if is_operator {
                 // The place is for the next request of the operator.
-                return router.call(request).await.map(closing);
+                (router.call(request).await, true)
+            } else if spare.keep(wait).await {
+                (router.call(request).await, false)
+            } else {
+                (Ok(no_place()), true)
+            };
+            if close && is_http2 {
+                control.send(Command::Close);
             }
-            if spare.keep(wait).await { router.call(request).await } else { Ok(no_place()) }
+            if close && !is_http2 { response.map(closing) } else { response }
         };
         Either::Right(answer.boxed())
     }
@@ -74,10 +83,10 @@ fn no_place() -> Response {
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    closing(response)
+    response
 }
 
-/// The response, after which the connection is closed.
+/// The response, after which an HTTP/1.1 connection is closed.
 fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response

@@ -13,6 +13,7 @@ pub(crate) mod input;
 pub(crate) mod media_urls;
 pub(crate) mod model;
 mod models;
+pub(crate) mod properties;
 mod responses;
 pub(crate) mod start;
 pub(crate) mod tools;

@@ -7,7 +7,7 @@ mod deltas;
 mod encode;
 mod object;
 mod references;
-mod request;
+pub(super) mod request;
 mod retrieve;
 mod stored;
 mod stream;

@@ -15,7 +15,8 @@ const GAP: Duration = Duration::from_millis(400);
 
 async fn open() -> (TestServer, TestListener) {
     let server = TestServer::open().await;
-    let listener = TestListener::open_with(Bounds { body: GAP, ..bounds() }, api::router(Arc::clone(&server.app)), Arc::default()).await;
+    let listener =
+        TestListener::open_with(Bounds { body: GAP, ..bounds() }, api::router(Arc::clone(&server.app)), Arc::default(), None).await;
     (server, listener)
 }
 
@@ -63,7 +64,7 @@ async fn a_slow_trickle_of_bytes_does_not_extend_the_deadline() {
 async fn a_body_that_is_never_slow_has_a_limit_too() {
     let server = TestServer::open().await;
     let limits = Bounds { body: 2 * TIMEOUT, body_total: GAP, ..bounds() };
-    let listener = TestListener::open_with(limits, api::router(Arc::clone(&server.app)), Arc::default()).await;
+    let listener = TestListener::open_with(limits, api::router(Arc::clone(&server.app)), Arc::default(), None).await;
     let mut client = listener.connect().await;
     client.send(&head(ADMIN, 1_000_000)).await;
     let mut answer = Vec::new();
@@ -95,7 +96,7 @@ async fn a_body_in_pieces_is_accepted() {
 #[tokio::test]
 async fn over_the_limit_of_turns_the_body_is_not_awaited() {
     let server = TestServer::open_in("", &[("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "1")]).await;
-    let listener = TestListener::open_with(bounds(), api::router(Arc::clone(&server.app)), Arc::default()).await;
+    let listener = TestListener::open_with(bounds(), api::router(Arc::clone(&server.app)), Arc::default(), None).await;
     let body = r#"{"message": "the only one"}"#;
     let mut client = listener.connect().await;
     client.send(&head(ADMIN, body.len())).await;

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use werkruf::listen::{Bounds, Listener};
+use werkruf::listen::{Bounds, Listener, Tls};
 
 /// A test that takes longer than this hangs.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
@@ -62,19 +62,24 @@ pub struct TestListener {
 
 impl TestListener {
     pub async fn open(bounds: Bounds) -> Self {
+        Self::open_tls(bounds, None).await
+    }
+
+    pub async fn open_tls(bounds: Bounds, tls: Option<Arc<Tls>>) -> Self {
         let state = Arc::new(RouteState::default());
         let router = Router::new()
             .route("/", get(|| async { "here" }))
             .route("/held", get(held))
             .route("/flood", get(flood))
             .with_state(Arc::clone(&state));
-        Self::open_with(bounds, router, state).await
+        Self::open_with(bounds, router, state, tls).await
     }
 
-    pub async fn open_with(bounds: Bounds, router: Router, state: Arc<RouteState>) -> Self {
+    pub async fn open_with(bounds: Bounds, router: Router, state: Arc<RouteState>, tls: Option<Arc<Tls>>) -> Self {
         let tasks = TaskTracker::new();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), bounds, tasks.clone()).await.unwrap();
         let listener = listener.reserving_for(Arc::new(|headers| headers.get("authorization").is_some_and(|value| value == "operator")));
+        let listener = listener.with_tls(tls);
         let address = listener.address().unwrap();
         let stop = CancellationToken::new();
         let serving = tasks.spawn(listener.serve(router, stop.clone()));

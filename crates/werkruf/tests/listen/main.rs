@@ -18,3 +18,5 @@ mod stalled;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "shared with the tests of the API, which use the rest")]
 mod support;
+#[cfg(test)]
+mod tls;

@@ -43,7 +43,7 @@ async fn a_dropped_listener_leaves_no_connection() {
 async fn an_open_stream_ends_with_a_retry_hint_when_the_server_drains() {
     let server = TestServer::open().await;
     let conversation = server.conversation(1).await;
-    let listener = TestListener::open_with(bounds(), api::router(Arc::clone(&server.app)), Arc::new(RouteState::default())).await;
+    let listener = TestListener::open_with(bounds(), api::router(Arc::clone(&server.app)), Arc::new(RouteState::default()), None).await;
     let mut stream = listener.connect().await;
     let request = format!(
         "GET /api/conversations/{conversation}/events HTTP/1.1\r\nhost: test\r\nauthorization: Bearer {ADMIN}\r\nx-user-id: 1\r\naccept: text/event-stream\r\n\r\n"
