@@ -33,9 +33,9 @@ def attack_the_flight_quota(world):
     """The functions of the flight search are calls like others: with rows, scopes and limits."""
     assert world.guest(("chat", "read")).send("POST", "/functions/v1/seatsaero-flight-search", {}).status == 403
     guest = world.guest(ALL)
-    count = lambda: world.server.rows("SELECT count(*) AS n FROM tool_calls WHERE tool_name = 'search_flights'")[0]["n"]
+    count = lambda: world.server.rows("SELECT count(*) AS n FROM tool_calls WHERE tool_name LIKE '%flight%'")[0]["n"]
     before = count()
-    body = {"origin": "FRA", "destination": "JFK", "date": time.strftime("%Y-%m-%d", time.gmtime(time.time() + 40 * 86400)), "cabin": "business"}
+    body = {"origin": "FRA", "destination": "JFK", "date": time.strftime("%Y-%m-%d", time.gmtime(time.time() + 40 * 86400)), "departureDate": "2027-01-01", "cabin": "business"}
     for path in ("/functions/v1/seatsaero-flight-search", "/functions/v1/amadeus-flight-search"):
         last = guest.send("POST", path, body)
     assert count() == before + 2, last

@@ -88,13 +88,17 @@ def attack_trickled_bodies(world):
     guest = world.guest()
     head = "POST /v1/chat/completions HTTP/1.1\nHost: x\nAuthorization: Bearer {key}\nContent-Type: application/json\nContent-Length: 16000000\n\n"
     clients = [guest.open(head, b'{"x": "') for _ in range(20)]
-    end, open_ones = time.monotonic() + 150, set(clients)
+    end, open_ones, typed = time.monotonic() + 150, set(clients), 0
     while open_ones:
         assert time.monotonic() < end, f"{len(open_ones)} of {len(clients)} trickled bodies are still read after 150 s"
         readable, _, _ = select.select(list(open_ones), [], [], 0.5)
         for client in readable:
-            received = client.recv(65536)
-            assert received == b"" or b" 408 " in received.split(b"\r\n")[0] and b'"code"' in received, received
+            try:
+                received = client.recv(65536)
+            except ConnectionResetError:
+                received = b""
+            # The answer may be lost with the connection, because bytes of the body are still on their way.
+            typed += b" 408 " in received.split(b"\r\n")[0] and b'"code"' in received
             open_ones.discard(client)
             client.close()
         for client in open_ones:
@@ -102,6 +106,7 @@ def attack_trickled_bodies(world):
                 client.send(b"x")
             except OSError:
                 pass
+    assert typed, "no trickled body got 408"
 
 
 attack_trickled_bodies.slow = True
@@ -219,9 +224,10 @@ def attack_odd_limits_and_cursors(world):
     conversation = guest.chat("hi").json["conversation_id"]
     for path in ("/api/conversations", "/api/tool-calls", "/api/approvals", f"/api/conversations/{conversation}/messages", "/api/knowledge/documents",
                  f"/api/conversations/{conversation}/events"):
+        other = world.guest(("chat", "tools", "read"))
         for query in ("limit=1000000000", "limit=-1", "limit=0", "limit=abc", "limit=99999999999999999999", "after=%00", "after=abc", "after=-1", "order=x", "after=%27", "after=" + "9" * 5000):
-            answer = guest.send("GET", f"{path}?{query}", timeout=5)
-            assert answer.status in (200, 400, 404, 410, 429), answer
+            answer = (guest if conversation in path else other).send("GET", f"{path}?{query}", timeout=5)
+            assert answer.status in (200, 400, 404, 410), answer
 
 
 def attack_large_searches(world):
@@ -229,6 +235,16 @@ def attack_large_searches(world):
     for query in ("x" * 900_000, "a " * 400_000, '"' * 100_000, "NEAR(" * 50_000, "* OR *", "(" * 10_000, "\u0000", "office AND NOT", "title:office", "kan*"):
         answer = guest.send("POST", "/api/knowledge/search", {"query": query, "top_k": 100}, timeout=30)
         assert answer.status in (200, 400, 413), answer
-    for top in (0, -1, 101, 10**18, "x", 1.5):
+    for top in (0, -1, 101, 10**18, 10**30, "x", 1.5):
         answer = guest.send("POST", "/api/knowledge/search", {"query": "office", "top_k": top})
-        assert answer.status == 400, (top, answer)
+        assert answer.status == 400 or len(answer.json["results"]) <= 100, (top, answer)
+
+
+def attack_again_and_again(world):
+    """Repeating the large attacks needs no more memory than before."""
+    peaks = []
+    for _ in range(4):
+        for attack in (attack_large_bodies_with_an_unknown_field, attack_very_many_messages, attack_very_many_tools_and_parts, attack_huge_results):
+            attack(world)
+        peaks.append(world.memory("VmRSS"))
+    assert peaks[-1] < max(peaks[:2]) + 64, f"MiB after each round: {peaks}"

@@ -179,9 +179,9 @@ def attack_calls_and_turns_of_others(world):
 
 
 def attack_paths_that_leave_their_folder(world):
-    guest = world.guest(ALL)
-    names = ["..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e/keys", "..;/api/keys", "%00", "a%0d%0ab", "%ff%fe", "\u202e".encode().decode("latin1") and "%e2%80%ae", "con", "." * 3000, "%252e%252e"]
+    names = ["..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e/keys", "..;/api/keys", "%00", "a%0d%0ab", "%ff%fe", "%e2%80%ae", "con", "." * 3000, "%252e%252e"]
     for name in names:
+        guest = world.guest(ALL)
         for path in (f"/api/tools/{name}", f"/api/knowledge/documents/{name}", f"/api/knowledge/collections/{name}", f"/api/conversations/{name}", f"/v1/models/{name}",
                      f"/v1/responses/{name}", f"/api/{name}", f"/console/{name}", f"/{name}", f"/docs/{name}"):
             answer = guest.send("GET", path)

@@ -269,7 +269,7 @@ class World:
         """A token of the configured issuer."""
         part = lambda value: base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=")
         algorithm = claims.pop("alg", "HS256")
-        signed = part({"alg": algorithm, "typ": "JWT"}) + b"." + part({"aud": "authenticated", "role": "authenticated", "exp": int(time.time()) + 600, **claims})
+        signed = part({"alg": algorithm, "typ": "JWT"}) + b"." + part({"iss": "https://project.supabase.co/auth/v1", "aud": "authenticated", "role": "authenticated", "exp": int(time.time()) + 600, **claims})
         signature = hmac.new(claims.pop("secret", JWT_SECRET).encode(), signed, hashlib.sha256).digest() if algorithm == "HS256" else b""
         return (signed + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
 
