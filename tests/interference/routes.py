@@ -37,7 +37,7 @@ def chat(ask):
     message = ask.random.choice((ask.words(), ask.words(), "my requests", "my todos", "who am I", "who is user 25", "my worktime", "create a request: " + ask.words(), "remember " + ask.words(),
                                  "What do you know about " + ask.words(2) + "?"))
     body = {"message": message, **ask.random.choice(({}, {}, {"conversation_id": ask.id("conversation")}, {"assistant": "of-the-others"}, {"debug": True}))}
-    return None, body, ask.context()
+    return None, body, {**ask.context(), **ask.random.choice(({}, {}, {"accept": "text/event-stream"}))}
 
 
 def invoke(ask):
