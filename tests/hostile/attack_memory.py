@@ -243,7 +243,7 @@ def attack_large_searches(world):
 def attack_again_and_again(world):
     """Repeating the large attacks needs no more memory than before."""
     peaks = []
-    for _ in range(4):
+    for _ in range(3):
         for attack in (attack_large_bodies_with_an_unknown_field, attack_very_many_messages, attack_very_many_tools_and_parts, attack_huge_results):
             attack(world)
         peaks.append(world.memory("VmRSS"))
