@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run check test test-full bench fmt lint rust-tests without-flights outside-tests client-tests chaos chaos-build chaos-short fuzz
+.PHONY: help toolchain run check test test-full bench fmt lint rust-tests without-flights outside-tests client-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -33,9 +33,11 @@ without-flights:
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
 	$(CARGO) test -p werkruf --no-default-features --quiet
 
-test: toolchain check without-flights outside-tests client-tests chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under faults
+test: toolchain check without-flights outside-tests client-tests hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
 
-test-full: test ## `test`, then the whole crash harness on both databases (about an hour)
+test-full: test ## `test`, then the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
+	$(MAKE) hostile
+	$(MAKE) interference
 	$(MAKE) chaos DATABASE=sqlite
 	$(MAKE) chaos DATABASE=postgres
 
@@ -44,6 +46,31 @@ outside-tests:
 	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/outside/run
 	tests/outside/run --database postgres
+
+# All attacks, against the debug build. They take a minute or two.
+hostile-short:
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/hostile/run
+
+hostile: toolchain ## Attack the release build with the weakest key and 1 GiB of address space, on both databases
+	$(CARGO) build --release --quiet -p werkruf -p werkruf-reader --bins
+	WERKRUF_BIN=$(CURDIR)/$(BIN) tests/hostile/run
+	WERKRUF_BIN=$(CURDIR)/$(BIN) tests/hostile/run --database postgres
+
+# A sample of the sequences, and the proof that the comparison finds deliberate leaks.
+interference-short:
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/interference/run --prove
+	tests/interference/run --sequences 240
+	tests/interference/run --database postgres --sequences 120
+
+SEQUENCES ?= 10000
+
+interference: toolchain ## Compare what actors are told over rows that they may not see, on both databases (SEQUENCES=10000)
+	$(CARGO) build --release --quiet -p werkruf -p werkruf-reader --bins
+	WERKRUF_BIN=$(CURDIR)/$(BIN) tests/interference/run --prove
+	WERKRUF_BIN=$(CURDIR)/$(BIN) tests/interference/run --sequences $(SEQUENCES) --jobs 2
+	WERKRUF_BIN=$(CURDIR)/$(BIN) tests/interference/run --database postgres --sequences $(SEQUENCES) --jobs 2
 
 # Real clients of OpenAI's APIs. Their packages are installed once, under target/clients.
 client-tests:

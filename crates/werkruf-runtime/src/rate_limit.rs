@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 use werkruf_contract::Uuid;
 use werkruf_store::{Cluster, TokenGrant};
@@ -54,6 +55,7 @@ struct Bucket {
     tokens_end: Instant,
     /// No process gets another token before `tokens_end`.
     exhausted: bool,
+    asking: Arc<AsyncMutex<()>>,
 }
 
 struct Buckets {
@@ -91,6 +93,12 @@ impl RateLimiter {
             (Local::NeedsToken, Some(cluster)) => cluster,
             (Local::NeedsToken | Local::Admitted, _) => return Ok(()),
         };
+        let key = (tenant_id, subject.clone());
+        let asking = self.lock().asking(&key);
+        let _first = asking.lock().await;
+        if let Some(answer) = self.lock().use_token(&key, rate) {
+            return answer;
+        }
         let name = match &subject {
             RateSubject::User(id) => format!("{}/user/{id}", self.kind),
             RateSubject::Key(id) => format!("{}/key/{id}", self.kind),
@@ -126,25 +134,48 @@ impl Buckets {
         self.forget_full(now);
         let bucket = self.bucket(key, now);
         let next = bucket.next(rate, now)?;
+        let tokens_valid = now < bucket.tokens_end;
+        if !alone && tokens_valid && bucket.tokens == 0 && bucket.exhausted {
+            return Err(millis(bucket.tokens_end - now));
+        }
+        // Counted before the database is asked for tokens: of requests at the same time, no more than a burst may pass.
+        bucket.full_at = next;
         if alone {
-            bucket.full_at = next;
             return Ok(Local::Admitted);
         }
-        if now >= bucket.tokens_end {
+        if !tokens_valid || bucket.tokens == 0 {
             return Ok(Local::NeedsToken);
         }
-        match (bucket.tokens, bucket.exhausted) {
-            (0, true) => Err(millis(bucket.tokens_end - now)),
-            (0, false) => Ok(Local::NeedsToken),
-            (left, _) => {
-                bucket.tokens = left - 1;
-                bucket.full_at = next;
-                Ok(Local::Admitted)
+        bucket.tokens -= 1;
+        Ok(Local::Admitted)
+    }
+
+    /// One request of a subject asks the database at a time: the others wait for the block that it brings.
+    fn asking(&mut self, key: &(Uuid, RateSubject)) -> Arc<AsyncMutex<()>> {
+        Arc::clone(&self.bucket(key, timer::now()).asking)
+    }
+
+    /// Uses a token that another request brought meanwhile, or learns from it that there are none.
+    fn use_token(&mut self, key: &(Uuid, RateSubject), rate: Rate) -> Option<Result<(), u64>> {
+        let now = timer::now();
+        let bucket = self.bucket(key, now);
+        if now >= bucket.tokens_end {
+            return None;
+        }
+        match bucket.tokens.checked_sub(1) {
+            Some(left) => {
+                bucket.tokens = left;
+                Some(Ok(()))
             }
+            None if bucket.exhausted => {
+                bucket.uncount(rate, now);
+                Some(Err(millis(bucket.tokens_end - now)))
+            }
+            None => None,
         }
     }
 
-    /// Keeps tokens that were taken, and uses one of them.
+    /// Keeps tokens that were taken, and uses one of them. If there is none, the request does not count.
     fn accept(&mut self, key: &(Uuid, RateSubject), rate: Rate, grant: TokenGrant) -> Result<(), u64> {
         let now = timer::now();
         let bucket = self.bucket(key, now);
@@ -153,15 +184,15 @@ impl Buckets {
         bucket.exhausted = grant.granted == 0;
         let Some(left) = known.saturating_add(grant.granted).checked_sub(1) else {
             bucket.tokens = 0;
+            bucket.uncount(rate, now);
             return Err(millis(grant.valid));
         };
         bucket.tokens = left;
-        bucket.full_at = bucket.full_at.max(now) + rate.cost();
         Ok(())
     }
 
     fn bucket(&mut self, key: &(Uuid, RateSubject), now: Instant) -> &mut Bucket {
-        let empty = || Bucket { full_at: now, tokens: 0, tokens_end: now, exhausted: false };
+        let empty = || Bucket { full_at: now, tokens: 0, tokens_end: now, exhausted: false, asking: Arc::default() };
         self.by_subject.entry(key.clone()).or_insert_with(empty)
     }
 
@@ -182,6 +213,11 @@ impl Bucket {
         let next = self.full_at.max(now) + cost;
         let over = (next - now).saturating_sub(cost * rate.burst.max(1));
         if over.is_zero() { Ok(next) } else { Err(millis(over)) }
+    }
+
+    /// Takes one back that was counted and then refused.
+    fn uncount(&mut self, rate: Rate, now: Instant) {
+        self.full_at = self.full_at.checked_sub(rate.cost()).unwrap_or(now);
     }
 }
 

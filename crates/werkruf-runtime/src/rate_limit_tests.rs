@@ -25,7 +25,11 @@ impl Cluster for SharedCounts {
         let taken = taken.entry(subject).or_default();
         let granted = per_minute.saturating_sub(*taken).min(wanted);
         *taken += wanted;
-        Box::pin(async move { Ok(Some(TokenGrant { granted, valid: Duration::from_secs(30) })) })
+        Box::pin(async move {
+            // A database takes time, so requests at the same time ask it together.
+            tokio::task::yield_now().await;
+            Ok(Some(TokenGrant { granted, valid: Duration::from_secs(30) }))
+        })
     }
     fn renew_leases(&self, _: String) -> StoreFuture<'_, LeaseReport> {
         Box::pin(async { Ok(LeaseReport::default()) })
@@ -81,6 +85,15 @@ async fn requests_come_in_bursts_of_a_tenth() {
     assert_eq!(admitted(&limiter, Rate::of_requests(600), 100).await, 10);
     let few = RateLimiter::new("requests", &cluster);
     assert_eq!(admitted(&few, Rate::of_requests(5), 100).await, 1, "at least one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_at_the_same_time_pass_no_more_than_a_burst() {
+    let cluster: Arc<dyn Cluster> = Arc::new(SharedCounts::default());
+    let limiter = RateLimiter::new("requests", &cluster);
+    let take = |_| limiter.take(Uuid::nil(), user("1"), Rate::of_requests(600));
+    let answers = futures_util::future::join_all((0..300).map(take)).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 60);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use http::StatusCode;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use werkruf_contract::Uuid;
 use werkruf_knowledge::{DEFAULT_COLLECTION, Document, DocumentRow, SearchMode, SearchRequest, Trust};
 
 use super::ApiState;
-use super::body;
+use super::body::{self, Params, PathParam};
 use super::error::ApiError;
 use super::knowledge_rights::{check_missing, check_write, grantee};
 use super::policy::{Authenticated, Policy};
@@ -231,7 +231,7 @@ pub(super) fn read(raw: &body::RawBody, shape: Shape) -> Result<(Option<String>,
 async fn list(
     State(api): State<Arc<ApiState>>,
     Authenticated(identity): Authenticated,
-    Query(query): Query<CollectionQuery>,
+    Params(query): Params<CollectionQuery>,
 ) -> Result<Json<DocumentList>, ApiError> {
     let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
     let (grantee, collection) = (grantee(&identity), collection_or_default(identity.collection_for(query.collection)?));
@@ -251,8 +251,8 @@ async fn list(
 async fn show(
     State(api): State<Arc<ApiState>>,
     Authenticated(identity): Authenticated,
-    Path(id): Path<String>,
-    Query(query): Query<CollectionQuery>,
+    PathParam(id): PathParam,
+    Params(query): Params<CollectionQuery>,
 ) -> Result<Json<DocumentView>, ApiError> {
     let (grantee, collection) = (grantee(&identity), collection_or_default(identity.collection_for(query.collection)?));
     let row = api.app.database.knowledge().document(grantee.clone(), collection.clone(), id.clone()).await?;
@@ -269,8 +269,8 @@ async fn show(
 async fn delete(
     State(api): State<Arc<ApiState>>,
     Authenticated(identity): Authenticated,
-    Path(id): Path<String>,
-    Query(query): Query<CollectionQuery>,
+    PathParam(id): PathParam,
+    Params(query): Params<CollectionQuery>,
 ) -> Result<StatusCode, ApiError> {
     let collection = collection_or_default(identity.collection_for(query.collection)?);
     check_write(&api, &identity, &collection).await?;
@@ -295,7 +295,7 @@ async fn collections(State(api): State<Arc<ApiState>>, Authenticated(identity): 
 async fn collection(
     State(api): State<Arc<ApiState>>,
     Authenticated(identity): Authenticated,
-    Path(name): Path<String>,
+    PathParam(name): PathParam,
 ) -> Result<Json<CollectionView>, ApiError> {
     identity.collection_for(Some(name.clone()))?;
     let found = api.app.knowledge.collection(grantee(&identity), &name).await?;
