@@ -15,9 +15,10 @@ use crate::{Credentials, KeyRow, KeyUse, NewKey, StoreError, StoreFuture};
 const INSERT: &str =
     "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection)
     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
-    WHERE $12 IS NULL OR EXISTS (SELECT 1 FROM api_keys WHERE tenant_id = $2 AND id = $12)
+    WHERE $12 IS NULL OR EXISTS (SELECT 1 FROM api_keys WHERE tenant_id = $2 AND id = $12 AND replaced_by = $1)
     ON CONFLICT (tenant_id, id) DO NOTHING";
-const SHORTEN: &str = "UPDATE api_keys SET expires_at = least(expires_at, $3) WHERE tenant_id = $1 AND id = $2 RETURNING true";
+const SHORTEN: &str = "UPDATE api_keys SET expires_at = least(expires_at, $3), replaced_by = $4 WHERE tenant_id = $1 AND id = $2
+    AND (replaced_by IS NULL OR replaced_by = $4) RETURNING true";
 
 impl PostgresStore {
     /// Stores a key. `old` is the key that it replaces, and when that one expires; false when there is no such key.
@@ -45,7 +46,7 @@ impl PostgresStore {
         let scope = DbRole::Tenant(key.tenant_id);
         let Some((old_id, ends)) = old else { return self.run(scope, &[insert]).await.map(|_| true) };
         let ends = ms(ends);
-        let shorten = [p(&key.tenant_id), p(&old_id), p(&ends)];
+        let shorten = [p(&key.tenant_id), p(&old_id), p(&ends), p(&key.id)];
         let rows = self.run(scope, &[Statement { sql: SHORTEN, params: &shorten }, insert]).await?;
         Ok(rows.first().is_some_and(|shortened| !shortened.is_empty()))
     }

@@ -1,7 +1,7 @@
 //! [`Credentials`] on SQLite.
 
 use jiff::Timestamp;
-use rusqlite::{params, params_from_iter};
+use rusqlite::params;
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
@@ -13,16 +13,20 @@ use crate::{Credentials, KeyRow, KeyUse, NewKey, StoreFuture};
 impl Credentials for SqliteStore {
     fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey) -> StoreFuture<'_, Option<KeyRow>> {
         Box::pin(self.about_people(move |c| {
-            let sql = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?3), ?3) WHERE tenant_id = ?1 AND id = ?2";
-            let shortened = c.prepare_cached(sql)?.execute(params![Id::from(new.tenant_id), Id::from(old), Stamp::from(old_ends)])?;
+            let sql = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?3), ?3), replaced_by = ?4
+                       WHERE tenant_id = ?1 AND id = ?2 AND replaced_by IS NULL";
+            let values = params![Id::from(new.tenant_id), Id::from(old), Stamp::from(old_ends), Id::from(new.id)];
+            let shortened = c.prepare_cached(sql)?.execute(values)?;
             if shortened == 1 { write::create_key(c, new).map(Some) } else { Ok(None) }
         }))
     }
 
     fn keys_by_id(&self, ids: Vec<Uuid>) -> StoreFuture<'_, Vec<KeyRow>> {
         Box::pin(self.readers.list(move |c| {
-            let sql = format!("SELECT {} FROM api_keys WHERE id IN ({})", row::KEY, vec!["?"; ids.len()].join(", "));
-            all(&mut c.prepare(&sql)?, params_from_iter(ids.iter().map(|id| Id::from(*id))), row::key)
+            // One parameter: there may be more ids than a statement may have parameters.
+            let sql = format!("SELECT {} FROM api_keys WHERE id IN (SELECT value FROM json_each(?1))", row::KEY);
+            let mut statement = c.prepare_cached(&sql)?;
+            all(&mut statement, params![serde_json::json!(ids).to_string()], row::key)
         }))
     }
 

@@ -32,10 +32,14 @@ pub(crate) async fn a_rotated_key_lives_no_longer_than_its_overlap<S: Store>(wor
     let ends = world.now + SignedDuration::from_hours(1);
     let new = world.store.rotate_key(old.id, ends, key(&world, "new")).await.unwrap().unwrap();
     assert_eq!(look(&world, "new").await.as_ref(), Some(&new));
-    assert_eq!(look(&world, "old").await, Some(KeyRow { expires_at: Some(ends), ..old.clone() }));
+    assert_eq!(look(&world, "old").await, Some(KeyRow { expires_at: Some(ends), replaced_by: Some(new.id), ..old.clone() }));
     let later = ends + SignedDuration::from_hours(1);
-    assert!(world.store.rotate_key(old.id, later, key(&world, "newer")).await.unwrap().is_some());
-    assert_eq!(look(&world, "old").await.unwrap().expires_at, Some(ends), "a rotation never makes a key live longer");
+    assert_eq!(world.store.rotate_key(old.id, later, key(&world, "newer")).await.unwrap(), None, "a key is replaced once");
+    assert_eq!(look(&world, "newer").await, None);
+    let newer = world.store.rotate_key(new.id, ends, key(&world, "newer")).await.unwrap().unwrap();
+    let newest = world.store.rotate_key(newer.id, later, key(&world, "newest")).await.unwrap().unwrap();
+    assert_eq!(look(&world, "newer").await.unwrap().replaced_by, Some(newest.id));
+    assert_eq!(look(&world, "new").await.unwrap().expires_at, Some(ends));
     assert_eq!(world.store.rotate_key(world.id(), ends, key(&world, "unknown")).await.unwrap(), None);
     let elsewhere = NewKey { tenant_id: world.id(), ..key(&world, "foreign") };
     assert_eq!(world.store.rotate_key(old.id, ends, elsewhere).await.unwrap(), None, "another tenant's");
