@@ -19,6 +19,7 @@ mod openai;
 pub mod planner;
 pub mod provider;
 mod reader;
+mod request_id;
 pub mod retention;
 pub mod sample;
 mod secret_key;

@@ -1,7 +1,7 @@
 //! The state that the task of a connection shares with the registry: a few atomics and a waker, without a lock.
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,8 @@ pub(super) struct ConnectionControl {
     idle_since: AtomicU64,
     /// The reads until then: with another read, a request is arriving.
     idle_reads: AtomicU32,
+    /// Whether a whole head has arrived.
+    had_head: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -86,6 +88,12 @@ impl ConnectionControl {
     /// Records that a request arrived.
     pub(super) fn set_busy(&self) {
         self.idle_since.store(0, Ordering::Relaxed);
+        self.had_head.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request has ever arrived.
+    pub(super) fn had_head(&self) -> bool {
+        self.had_head.load(Ordering::Relaxed)
     }
 
     /// Since when the connection has waited for the first byte of a request; `None` if it does not. Later times are larger.
