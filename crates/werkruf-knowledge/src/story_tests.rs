@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::{Clock, Principal, Role, Uuid};
-use werkruf_store::{Modules, PostgresOptions, PostgresStore, SqliteStore};
+use werkruf_store::{Author, Modules, PostgresOptions, PostgresStore, SqliteStore};
 
 use crate::testbed::fresh_database;
 use crate::{

@@ -12,7 +12,12 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 /// An address, or a network such as `10.0.0.0/8`.
 pub fn network(text: &str) -> Option<IpNet> {
-    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+    let network: IpNet = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
+    // `::ffff:10.0.0.0/104` is `10.0.0.0/8`: addresses are compared in this form.
+    let (IpAddr::V4(address), Some(prefix)) = (network.addr().to_canonical(), network.prefix_len().checked_sub(96)) else {
+        return Some(network);
+    };
+    if network.addr().is_ipv4() { Some(network) } else { IpNet::new(IpAddr::V4(address), prefix).ok() }
 }
 
 /// The private networks that the configuration names.
@@ -106,6 +111,16 @@ impl Resolve for Egress {
 #[cfg(test)]
 mod tests {
     use super::{Egress, network};
+
+    #[test]
+    fn networks_of_mapped_addresses_are_those_of_ipv4() {
+        let written = |text: &str| network(text).unwrap().to_string();
+        assert_eq!(written("::ffff:10.0.0.0/104"), "10.0.0.0/8");
+        assert_eq!(written("::ffff:192.0.2.7"), "192.0.2.7/32");
+        for other in ["10.0.0.0/8", "2001:db8::/32", "::/0"] {
+            assert_eq!(written(other), other);
+        }
+    }
 
     #[test]
     fn private_addresses_need_a_name_and_metadata_addresses_are_never_reached() {

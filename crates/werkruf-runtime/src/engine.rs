@@ -172,13 +172,14 @@ impl Engine {
     }
 
     /// Whether the process has capacity, and whether the sender of this message may start another turn. A message that only brings
-    /// the awaited results of the client's tools continues an earlier turn.
-    pub(crate) async fn admit_message(&self, message: &InboundMessage) -> Result<(), Refusal> {
+    /// the awaited results of the client's tools continues an earlier turn, and is refused if another message continued it first.
+    pub(crate) async fn admit_message(&self, message: &mut InboundMessage) -> Result<(), Refusal> {
         if message.message.is_empty() && message.parts.is_empty() && !message.results.is_empty() {
             let principal = &message.caller.principal;
             let call_ids = message.results.iter().map(|result| result.call_id.clone()).collect();
             let awaiting = self.store.clients.conversation_awaiting(principal.tenant_id, principal.user_id.clone(), call_ids).await?;
-            if awaiting.is_some_and(|found| Some(found.conversation_id) == message.conversation_id) {
+            if let Some(found) = awaiting.filter(|found| Some(found.conversation_id) == message.conversation_id) {
+                message.after.get_or_insert(found.turn_id);
                 return self.check_place();
             }
         }

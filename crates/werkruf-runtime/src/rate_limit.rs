@@ -19,6 +19,8 @@ const SWEEP_AT: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 /// A process takes this part of a minute's tokens at once.
 const BLOCKS: u32 = 20;
+/// After a failure to read the shared tokens this process counts alone for this long, so that requests do not wait for each other.
+const ALONE: Duration = Duration::from_secs(1);
 
 /// Who is limited.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -55,7 +57,10 @@ struct Bucket {
     tokens_end: Instant,
     /// No process gets another token before `tokens_end`.
     exhausted: bool,
-    asking: Arc<AsyncMutex<()>>,
+    /// This process counts alone until then, because the shared tokens could not be read.
+    alone_until: Instant,
+    /// Held while tokens are taken: one request of a subject asks for all that wait.
+    taking: Arc<AsyncMutex<()>>,
 }
 
 struct Buckets {
@@ -74,8 +79,8 @@ pub struct RateLimiter {
 
 enum Local {
     Admitted,
-    /// The bucket has room, and a token must be taken from the shared ones.
-    NeedsToken,
+    /// The bucket has room, and a token must be taken from the shared ones, by one request at a time.
+    NeedsToken(Arc<AsyncMutex<()>>),
 }
 
 impl RateLimiter {
@@ -89,27 +94,30 @@ impl RateLimiter {
         if rate.per_minute == 0 {
             return Ok(());
         }
-        let cluster = match (self.lock().take(&(tenant_id, subject.clone()), rate, self.cluster.is_none())?, &self.cluster) {
-            (Local::NeedsToken, Some(cluster)) => cluster,
-            (Local::NeedsToken | Local::Admitted, _) => return Ok(()),
+        let key = (tenant_id, subject);
+        let Some(cluster) = &self.cluster else { return self.lock().take_alone(&key, rate) };
+        let taking = match self.lock().take(&key, rate)? {
+            Local::Admitted => return Ok(()),
+            Local::NeedsToken(taking) => taking,
         };
-        let key = (tenant_id, subject.clone());
-        let asking = self.lock().asking(&key);
-        let _first = asking.lock().await;
-        if let Some(answer) = self.lock().use_token(&key, rate) {
-            return answer;
+        let _taking = taking.lock().await;
+        // Another request may have taken tokens meanwhile.
+        if matches!(self.lock().take(&key, rate)?, Local::Admitted) {
+            return Ok(());
         }
-        let name = match &subject {
+        let name = match &key.1 {
             RateSubject::User(id) => format!("{}/user/{id}", self.kind),
             RateSubject::Key(id) => format!("{}/key/{id}", self.kind),
         };
         match cluster.take_tokens(tenant_id, name, (rate.per_minute / BLOCKS).max(1), rate.per_minute).await {
-            Ok(Some(grant)) => self.lock().accept(&(tenant_id, subject), rate, grant),
-            Ok(None) => Ok(()),
+            Ok(Some(grant)) => self.lock().accept(&key, rate, grant),
+            Ok(None) => self.lock().take_alone(&key, rate),
             Err(error) => {
-                // The bucket of this process still limits the subject.
                 tracing::warn!(%error, "the shared limits cannot be read; this process counts alone");
-                Ok(())
+                let mut buckets = self.lock();
+                let now = timer::now();
+                buckets.bucket(&key, now).alone_until = now + ALONE;
+                buckets.take_alone(&key, rate)
             }
         }
     }
@@ -129,70 +137,55 @@ impl RateLimiter {
 }
 
 impl Buckets {
-    fn take(&mut self, key: &(Uuid, RateSubject), rate: Rate, alone: bool) -> Result<Local, u64> {
+    /// Takes one from the bucket of this process only.
+    fn take_alone(&mut self, key: &(Uuid, RateSubject), rate: Rate) -> Result<(), u64> {
+        let now = timer::now();
+        self.forget_full(now);
+        let bucket = self.bucket(key, now);
+        bucket.full_at = bucket.next(rate, now)?;
+        Ok(())
+    }
+
+    /// Takes one, with one of the shared tokens that this process has.
+    fn take(&mut self, key: &(Uuid, RateSubject), rate: Rate) -> Result<Local, u64> {
         let now = timer::now();
         self.forget_full(now);
         let bucket = self.bucket(key, now);
         let next = bucket.next(rate, now)?;
-        let tokens_valid = now < bucket.tokens_end;
-        if !alone && tokens_valid && bucket.tokens == 0 && bucket.exhausted {
-            return Err(millis(bucket.tokens_end - now));
-        }
-        // Counted before the database is asked for tokens: of requests at the same time, no more than a burst may pass.
-        bucket.full_at = next;
-        if alone {
+        if now < bucket.alone_until {
+            bucket.full_at = next;
             return Ok(Local::Admitted);
         }
-        if !tokens_valid || bucket.tokens == 0 {
-            return Ok(Local::NeedsToken);
-        }
-        bucket.tokens -= 1;
-        Ok(Local::Admitted)
-    }
-
-    /// One request of a subject asks the database at a time: the others wait for the block that it brings.
-    fn asking(&mut self, key: &(Uuid, RateSubject)) -> Arc<AsyncMutex<()>> {
-        Arc::clone(&self.bucket(key, timer::now()).asking)
-    }
-
-    /// Uses a token that another request brought meanwhile, or learns from it that there are none.
-    fn use_token(&mut self, key: &(Uuid, RateSubject), rate: Rate) -> Option<Result<(), u64>> {
-        let now = timer::now();
-        let bucket = self.bucket(key, now);
         if now >= bucket.tokens_end {
-            return None;
+            return Ok(Local::NeedsToken(Arc::clone(&bucket.taking)));
         }
-        match bucket.tokens.checked_sub(1) {
-            Some(left) => {
-                bucket.tokens = left;
-                Some(Ok(()))
+        match (bucket.tokens, bucket.exhausted) {
+            (0, true) => Err(millis(bucket.tokens_end - now)),
+            (0, false) => Ok(Local::NeedsToken(Arc::clone(&bucket.taking))),
+            (left, _) => {
+                bucket.tokens = left - 1;
+                bucket.full_at = next;
+                Ok(Local::Admitted)
             }
-            None if bucket.exhausted => {
-                bucket.uncount(rate, now);
-                Some(Err(millis(bucket.tokens_end - now)))
-            }
-            None => None,
         }
     }
 
-    /// Keeps tokens that were taken, and uses one of them. If there is none, the request does not count.
+    /// Keeps tokens that were taken, and uses one of them. Without room in the bucket they wait for later requests.
     fn accept(&mut self, key: &(Uuid, RateSubject), rate: Rate, grant: TokenGrant) -> Result<(), u64> {
         let now = timer::now();
         let bucket = self.bucket(key, now);
         let known = if now < bucket.tokens_end { bucket.tokens } else { 0 };
         bucket.tokens_end = now + grant.valid;
         bucket.exhausted = grant.granted == 0;
-        let Some(left) = known.saturating_add(grant.granted).checked_sub(1) else {
-            bucket.tokens = 0;
-            bucket.uncount(rate, now);
-            return Err(millis(grant.valid));
-        };
+        bucket.tokens = known.saturating_add(grant.granted);
+        let Some(left) = bucket.tokens.checked_sub(1) else { return Err(millis(grant.valid)) };
+        bucket.full_at = bucket.next(rate, now)?;
         bucket.tokens = left;
         Ok(())
     }
 
     fn bucket(&mut self, key: &(Uuid, RateSubject), now: Instant) -> &mut Bucket {
-        let empty = || Bucket { full_at: now, tokens: 0, tokens_end: now, exhausted: false, asking: Arc::default() };
+        let empty = || Bucket { full_at: now, tokens: 0, tokens_end: now, exhausted: false, alone_until: now, taking: Arc::default() };
         self.by_subject.entry(key.clone()).or_insert_with(empty)
     }
 
@@ -213,11 +206,6 @@ impl Bucket {
         let next = self.full_at.max(now) + cost;
         let over = (next - now).saturating_sub(cost * rate.burst.max(1));
         if over.is_zero() { Ok(next) } else { Err(millis(over)) }
-    }
-
-    /// Takes one back that was counted and then refused.
-    fn uncount(&mut self, rate: Rate, now: Instant) {
-        self.full_at = self.full_at.checked_sub(rate.cost()).unwrap_or(now);
     }
 }
 

@@ -1,5 +1,6 @@
 //! What channels and APIs hand to the runtime, and how it refuses a request.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -78,6 +79,8 @@ pub struct InboundMessage {
     pub results: Vec<ClientResult>,
     /// The newest turn of the conversation that the client knows. A conversation with a newer turn refuses the message.
     pub after: Option<Uuid>,
+    /// Kept until the turn has ended, such as the memory that the request reserved for what it holds.
+    pub held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A stored message: its turn exists and will end.

@@ -94,6 +94,7 @@ impl NewKey {
             allow_ips: self.allow_ips,
             safety_mode: self.safety_mode,
             collection: self.collection,
+            replaced_by: None,
         }
     }
 }
@@ -109,7 +110,7 @@ pub struct KeyUse {
 /// The life of credentials after they were made.
 pub trait Credentials: Send + Sync {
     /// Stores a key that replaces an older one, which then expires at `old_ends`, in one transaction. `None` when there is no such
-    /// older key in the tenant of the new one.
+    /// older key in the tenant of the new one, or when it was replaced already.
     fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey, by: Author) -> StoreFuture<'_, Option<KeyRow>>;
     /// The keys with these ids that still exist, of all tenants.
     fn keys_by_id(&self, ids: Vec<Uuid>) -> StoreFuture<'_, Vec<KeyRow>>;

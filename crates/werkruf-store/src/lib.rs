@@ -111,6 +111,10 @@ pub trait Turns: Send + Sync {
     /// Commit A: inbox, message, turn and lease in one transaction; durable when it resolves. While an earlier turn of the
     /// conversation is open the new turn waits; a new turn with calls is refused as [`StoreError::Busy`], and nothing is stored.
     fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened>;
+    /// Whether the inbox has this message already, as [`Opened::Duplicate`]. Nothing is stored.
+    fn known_copy(&self, _tenant_id: Uuid, _entry: InboxEntry, _now: Timestamp) -> StoreFuture<'_, Option<Opened>> {
+        Box::pin(async { Ok(None) })
+    }
     /// Starts a turn that waited behind another: it takes the lease, and its message gets its `seq`. [`StoreError::Busy`] while
     /// another turn of the conversation has started and not ended, whether or not a process runs that turn.
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence>;

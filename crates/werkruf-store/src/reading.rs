@@ -15,7 +15,7 @@ pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, ou
      workflow_id, case_id, meta, taint, created_at, updated_at, started_at, finished_at";
 
 pub(crate) const KEY: &str =
-    "id, tenant_id, user_id, scopes, name, expires_at, created_at, last_used_at, allow_ips, safety_mode, collection";
+    "id, tenant_id, user_id, scopes, name, expires_at, created_at, last_used_at, allow_ips, safety_mode, collection, replaced_by";
 
 pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint, asked_by, \
      asked_key, status, decided_by, decided_key, created_at, decided_at, expires_at";
@@ -223,6 +223,7 @@ macro_rules! readings {
                 allow_ips: c.text_or_null()?.map_or_else(Vec::new, |list| list.split(',').map(str::to_owned).collect()),
                 safety_mode: c.text_or_null()?,
                 collection: c.text_or_null()?,
+                replaced_by: c.id_or_null()?,
             })
         }
 

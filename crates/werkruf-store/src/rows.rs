@@ -315,6 +315,8 @@ pub struct KeyRow {
     pub safety_mode: Option<String>,
     /// The collection of every request with this key.
     pub collection: Option<String>,
+    /// The key that replaced this one.
+    pub replaced_by: Option<Uuid>,
 }
 
 /// What an id names.

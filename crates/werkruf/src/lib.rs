@@ -20,6 +20,7 @@ pub mod planner;
 pub mod properties;
 pub mod provider;
 mod reader;
+mod request_id;
 pub mod retention;
 pub mod sample;
 mod secret_key;

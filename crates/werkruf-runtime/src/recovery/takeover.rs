@@ -204,6 +204,7 @@ impl Takeover {
             client: client.map(Arc::new),
             results: Vec::new(),
             after: None,
+            held: None,
         }
     }
 

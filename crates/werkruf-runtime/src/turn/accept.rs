@@ -32,7 +32,10 @@ struct Opening {
 
 /// Accepts a message. When this resolves, the message is durable, and its turn will end.
 pub(crate) async fn accept(engine: &Arc<Engine>, mut message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
-    engine.admit_message(&message).await?;
+    if let Some(key) = &message.idempotency {
+        refuse_known(engine, "chat", &message.caller, key).await?;
+    }
+    engine.admit_message(&mut message).await?;
     message.caller.pins.apply(&mut message.context)?;
     let setup = engine.setup();
     if let Some(name) = &message.assistant
@@ -164,6 +167,16 @@ fn client_result(result: &ClientResult) -> Replacement {
 }
 
 /// The inbox entry by which a repeated request is recognised: the route, the user and the key.
+/// Refuses a message that is in the inbox already, before it counts as a turn.
+pub(super) async fn refuse_known(engine: &Engine, route: &str, caller: &Caller, key: &Idempotency) -> Result<(), Refusal> {
+    let now = engine.store.clock.now();
+    let entry = inbox_entry(route, caller, key, now);
+    match engine.store.turns.known_copy(caller.principal.tenant_id, entry, now).await? {
+        Some(Opened::Duplicate { turn_id, same_body }) => Err(Refusal::Duplicate { turn_id, same_body }),
+        Some(_) | None => Ok(()),
+    }
+}
+
 pub(super) fn inbox_entry(route: &str, caller: &Caller, key: &Idempotency, now: Timestamp) -> InboxEntry {
     InboxEntry {
         channel: "api".to_owned(),

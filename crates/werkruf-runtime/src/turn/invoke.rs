@@ -8,7 +8,7 @@ use werkruf_contract::{
 };
 use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
 
-use super::accept::inbox_entry;
+use super::accept::{inbox_entry, refuse_known};
 use super::end::fail;
 use crate::call::{
     Arguments, CallBatch, CallOutcome, CallRequest, FinishedCall, PreparedCall, TurnScope, apply_outcome, await_approvals, tool_started,
@@ -38,6 +38,9 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
     if engine.setup().registry.find_for(invoke.caller.principal.tenant(), &invoke.tool).is_none() {
         return Err(Refusal::UnknownTool(invoke.tool));
     }
+    if let Some(key) = &invoke.idempotency {
+        refuse_known(engine, &route(&invoke.tool), &invoke.caller, key).await?;
+    }
     engine.admit(&invoke.caller, TurnCount::DIRECT_CALL).await?;
     let mut context = invoke.context;
     invoke.caller.pins.apply(&mut context)?;
@@ -54,6 +57,11 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
     let lost = || Refusal::Store(StoreError::Unavailable("the call could not be recorded".to_owned()));
     let outcome = outcome.await.map_err(|_| lost())?;
     Ok(InvokeResult { job_id, outcome })
+}
+
+/// The route of a tool in the inbox.
+fn route(tool: &str) -> String {
+    format!("invoke/{tool}")
 }
 
 /// Runs a failed call again, for the user it was made for. Returns the new call's id.
@@ -250,7 +258,7 @@ impl DirectTurn {
 
 fn open_turn(scope: &TurnScope, call: &PreparedCall, direct: &DirectCall, owner: &str) -> OpenTurn {
     let now = scope.clock.now();
-    let route = format!("invoke/{}", call.row.tool_name);
+    let route = route(&call.row.tool_name);
     let any_user = direct.caller.admin;
     let started = call.row.started_at.map(|_| NewEvent { kind: EventType::ToolStarted, data: json(&tool_started(&call.row)) });
     let conversation = scope.conversation_id.map_or(ConversationRef::None, |id| ConversationRef::Existing { id, any_user });

@@ -144,6 +144,7 @@ impl Replica {
             client: None,
             results: Vec::new(),
             after: None,
+            held: None,
         }
     }
 

@@ -191,6 +191,7 @@ impl Client {
             client: None,
             results: Vec::new(),
             after: None,
+            held: None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
-    AttemptRow, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, KeyDigest, KeyRow, MessageRow, NewKey,
+    AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, KeyDigest, KeyRow, MessageRow, NewKey,
     NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary, TenantRow,
     TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
 };
@@ -353,13 +353,13 @@ impl People for Store {
     fn put_people(&self, _: Uuid, _: PeopleBatch) -> StoreFuture<'_, ()> {
         not_simulated()
     }
-    fn create_key(&self, _: NewKey) -> StoreFuture<'_, KeyRow> {
+    fn create_key(&self, _: NewKey, _: Author) -> StoreFuture<'_, KeyRow> {
         not_simulated()
     }
     fn keys(&self, _: Uuid, _: Page) -> StoreFuture<'_, Vec<KeyRow>> {
         not_simulated()
     }
-    fn delete_key(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
+    fn delete_key(&self, _: Uuid, _: Uuid, _: Author) -> StoreFuture<'_, bool> {
         not_simulated()
     }
     fn key_by_digest(&self, _: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {

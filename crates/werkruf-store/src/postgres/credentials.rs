@@ -21,7 +21,9 @@ const INSERT: &str =
     "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
     ON CONFLICT (tenant_id, id) DO NOTHING RETURNING true";
-const SHORTEN: &str = "UPDATE api_keys SET expires_at = least(expires_at, $3) WHERE tenant_id = $1 AND id = $2";
+/// Without effect on a key that another one replaced already.
+const SHORTEN: &str = "UPDATE api_keys SET expires_at = least(expires_at, $3), replaced_by = $4 WHERE tenant_id = $1 AND id = $2
+    AND (replaced_by IS NULL OR replaced_by = $4) RETURNING true";
 
 /// A key to insert, and what its entry in the audit log needs.
 pub(super) struct KeyWrite {
@@ -33,7 +35,7 @@ pub(super) struct KeyWrite {
 }
 
 impl KeyWrite {
-    /// False when the key that it replaces does not exist.
+    /// False when the key that it replaces does not exist or was replaced already.
     async fn run(&self, transaction: &Transaction) -> Result<bool, Fault> {
         let Self { key, old, by, recorder } = self;
         let made = key.clone().into_row();
@@ -41,7 +43,10 @@ impl KeyWrite {
             None => created(&made),
             Some((id, ends)) => {
                 let Some(before) = key_by_id(transaction, key.tenant_id, *id).await? else { return Ok(false) };
-                transaction.query(SHORTEN, &[p(&key.tenant_id), p(id), p(&ms(*ends))]).await?;
+                let shortened = transaction.query(SHORTEN, &[p(&key.tenant_id), p(id), p(&ms(*ends)), p(&key.id)]).await?;
+                if shortened.is_empty() {
+                    return Ok(false);
+                }
                 rotated(&before, &made, *ends)
             }
         };

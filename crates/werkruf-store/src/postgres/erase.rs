@@ -85,6 +85,9 @@ const PERSON: &str = "UPDATE users SET first_name = 'erased', last_name = '', em
     external_id = NULL, token_roles = NULL, token_roles_until = NULL, locale = 'en-US', time_zone = NULL
     WHERE tenant_id = $1 AND id::text = $2 RETURNING true";
 const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = $1 AND user_id::text = $2";
+/// The windows of the person and of their keys.
+const RATES: &str = "DELETE FROM rate_windows WHERE tenant_id = $1 AND (subject LIKE '%/user/' || $2
+    OR split_part(subject, '/key/', 2) IN (SELECT id::text FROM api_keys WHERE tenant_id = $1 AND user_id = $2))";
 const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = $1 AND user_id = $2 RETURNING true";
 
 // $1 tenant, $2 conversations.
@@ -171,6 +174,7 @@ impl Erasure {
         let mut statements = vec![Statement { sql: RIGHTS, params: &of_person }, Statement { sql: KEYS, params: &of_person }];
         statements.push(Statement { sql: CALLS, params: &of_turns });
         statements.extend(IN_CONVERSATIONS.iter().chain(&OF_TURNS).map(|sql| Statement { sql, params: &of_turns }));
+        statements.insert(0, Statement { sql: RATES, params: &of_person });
         statements.extend(self.of_modules.iter().map(|sql| Statement { sql, params: &of_person }));
         statements.extend(OF_CONVERSATIONS.iter().map(|sql| Statement { sql, params: &of_conversations }));
         statements.push(Statement { sql: MESSAGES, params: &of_conversations });
@@ -187,8 +191,8 @@ impl Erasure {
             conversations: changed(conversations.len()),
             messages: rows(done.last()),
             turns: changed(turns.len()),
-            calls: rows(done.get(2)),
-            keys: rows(done.get(1)),
+            calls: rows(done.get(3)),
+            keys: rows(done.get(2)),
             // Dead rows stay in the files until PostgreSQL's vacuum removes them.
             compacted: false,
             copies: Vec::new(),

@@ -13,8 +13,8 @@ use super::row::{all, only};
 use super::story_tests::fresh;
 use crate::story::{Notes, World};
 use crate::{
-    ApprovalFilter, Approvals, Author, CallFilter, Maintenance, MaintenanceError, NewApproval, Page, People, PeopleBatch, Records,
-    SqliteStore, Store, StoreError, Turns,
+    ApprovalFilter, Approvals, Author, CallFilter, Cluster, Maintenance, MaintenanceError, NewApproval, Page, People, PeopleBatch,
+    Records, Retention, SqliteStore, Store, StoreError, Turns,
 };
 
 async fn world() -> World<PostgresStore> {
@@ -67,6 +67,13 @@ async fn a_person_is_erased_from_every_table() {
     fill(&world).await;
     let (store, tenant) = (&world.store, world.tenant);
     assert!(text_of_everything(store).await.contains("secret"));
+    let windows = async || {
+        let rows = store.query(DbRole::System, "SELECT subject FROM rate_windows ORDER BY subject", &[]).await.unwrap();
+        rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
+    };
+    for subject in ["turns/user/1", "requests/user/1", "requests/user/11"] {
+        store.take_tokens(tenant, subject.to_owned(), 1, 10).await.unwrap();
+    }
     let busy = store.erase_person(tenant, "1".to_owned(), false, world.closer(), Author::server(), world.clock.now()).await;
     assert!(matches!(busy, Err(MaintenanceError::Store(StoreError::Busy))), "{busy:?}");
     assert_eq!(store.unfinished_turns_of(tenant, "1".to_owned()).await.unwrap().len(), 2);
@@ -74,6 +81,12 @@ async fn a_person_is_erased_from_every_table() {
         store.erase_person(tenant, "1".to_owned(), true, world.closer(), Author::server(), world.clock.now()).await.unwrap().unwrap();
     assert_eq!((erased.conversations, erased.turns, erased.calls), (2, 3, 2));
     assert!(erased.messages >= 6, "{erased:?}");
+    assert_eq!(windows().await, ["requests/user/11"]);
+    store.delete_expired(world.clock.now()).await.unwrap();
+    assert_eq!(windows().await, ["requests/user/11"], "the current minute");
+    store.query(DbRole::System, "UPDATE rate_windows SET window_start = window_start - interval '3 minutes'", &[]).await.unwrap();
+    store.delete_expired(world.clock.now()).await.unwrap();
+    assert_eq!(windows().await, [""; 0]);
     let left = text_of_everything(store).await;
     for text in ["secret", "Clara", "hello", "status\\\":"] {
         assert!(!left.contains(text), "{text} is left");

@@ -30,6 +30,9 @@ impl Retention for PostgresStore {
     fn delete_expired(&self, now: Timestamp) -> StoreFuture<'_, u64> {
         Box::pin(async move {
             let (now, mut deleted) = (ms(now), 0);
+            // A window lasts a minute. By the clock of the database, which also starts the windows.
+            let sql = "DELETE FROM rate_windows WHERE window_start < clock_timestamp() - interval '2 minutes'";
+            self.query(DbRole::System, sql, &[]).await?;
             for (table, column) in expiring(self.modules) {
                 let sql = format!(
                     "DELETE FROM {table} WHERE ctid = ANY (ARRAY(

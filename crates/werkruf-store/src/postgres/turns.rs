@@ -11,12 +11,27 @@ use super::row::{self, all, first, only, usage};
 use super::text::{clean, clean_json};
 use super::turn_documents::{Event, document};
 use crate::{
-    Fence, MessageRow, OpenTurn, Opened, Reusable, StoreFuture, Summary, TurnCancellation, TurnRow, TurnWrite, Turns, Written, crash,
+    Fence, InboxEntry, MessageRow, OpenTurn, Opened, Reusable, StoreFuture, Summary, TurnCancellation, TurnRow, TurnWrite, Turns, Written,
+    crash,
 };
 
 impl Turns for PostgresStore {
     fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened> {
         Box::pin(async move { self.accept(&open).await })
+    }
+
+    fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<Opened>> {
+        let sql = "SELECT turn_id, fingerprint FROM inbox WHERE tenant_id = $1 AND channel = $2 AND account = $3 AND external_id = $4
+                   AND expires_at > $5";
+        Box::pin(async move {
+            let (channel, account, external_id) = (clean(&entry.channel), clean(&entry.account), clean(&entry.external_id));
+            let now = ms(now);
+            let values = [p(&tenant_id), p(&channel), p(&account), p(&external_id), p(&now)];
+            let known = all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| {
+                Ok(Opened::Duplicate { turn_id: columns.id()?, same_body: columns.text()? == entry.fingerprint })
+            })?;
+            Ok(known.into_iter().next())
+        })
     }
 
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence> {

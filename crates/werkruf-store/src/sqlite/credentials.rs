@@ -1,7 +1,7 @@
 //! [`Credentials`] on SQLite.
 
 use jiff::Timestamp;
-use rusqlite::{params, params_from_iter};
+use rusqlite::params;
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
@@ -17,9 +17,13 @@ impl Credentials for SqliteStore {
         let recorder = self.recorder.clone();
         Box::pin(self.about_people(move |c| {
             let Some(before) = write::key_by_id(c, new.tenant_id, old)? else { return Ok(None) };
+            let sql = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?3), ?3), replaced_by = ?4
+                       WHERE tenant_id = ?1 AND id = ?2 AND replaced_by IS NULL";
+            let values = params![Id::from(new.tenant_id), Id::from(old), Stamp::from(old_ends), Id::from(new.id)];
+            if c.prepare_cached(sql)?.execute(values)? == 0 {
+                return Ok(None);
+            }
             let at = new.created_at;
-            let sql = "UPDATE api_keys SET expires_at = min(coalesce(expires_at, ?3), ?3) WHERE tenant_id = ?1 AND id = ?2";
-            c.prepare_cached(sql)?.execute(params![Id::from(new.tenant_id), Id::from(old), Stamp::from(old_ends)])?;
             let made = write::create_key(c, new)?;
             record(c, &recorder, made.tenant_id, &by, &[rotated(&before, &made, old_ends)], at)?;
             Ok(Some(made))
@@ -28,8 +32,10 @@ impl Credentials for SqliteStore {
 
     fn keys_by_id(&self, ids: Vec<Uuid>) -> StoreFuture<'_, Vec<KeyRow>> {
         Box::pin(self.readers.list(move |c| {
-            let sql = format!("SELECT {} FROM api_keys WHERE id IN ({})", row::KEY, vec!["?"; ids.len()].join(", "));
-            all(&mut c.prepare(&sql)?, params_from_iter(ids.iter().map(|id| Id::from(*id))), row::key)
+            // One parameter: there may be more ids than a statement may have parameters.
+            let sql = format!("SELECT {} FROM api_keys WHERE id IN (SELECT value FROM json_each(?1))", row::KEY);
+            let mut statement = c.prepare_cached(&sql)?;
+            all(&mut statement, params![serde_json::json!(ids).to_string()], row::key)
         }))
     }
 

@@ -132,7 +132,7 @@ fn receive(c: &Connection, tenant: &Id, turn: &Id, entry: &InboxEntry, now: &Sta
 }
 
 /// The entry under this key; with `now`, only one that has not expired.
-fn known_copy(c: &Connection, tenant: &Id, entry: &InboxEntry, now: Option<&Stamp>) -> Result<Option<Opened>, StoreError> {
+pub(super) fn known_copy(c: &Connection, tenant: &Id, entry: &InboxEntry, now: Option<&Stamp>) -> Result<Option<Opened>, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT turn_id, fingerprint FROM inbox
          WHERE tenant_id = ?1 AND channel = ?2 AND account = ?3 AND external_id = ?4 AND (?5 IS NULL OR expires_at > ?5)",

@@ -8,13 +8,17 @@ use super::row::{self, all, first};
 use super::text::{Id, Stamp, id_or_null};
 use super::{SqliteStore, takeover, turn_open, turn_write, waiting};
 use crate::{
-    CallRow, Fence, MessageRow, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnCancellation, TurnRow, TurnWrite, Turns,
-    Written,
+    CallRow, Fence, InboxEntry, MessageRow, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnCancellation, TurnRow,
+    TurnWrite, Turns, Written,
 };
 
 impl Turns for SqliteStore {
     fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened> {
         Box::pin(self.writer.submit_repeatable(move |c| turn_open::open(c, &open)))
+    }
+
+    fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<Opened>> {
+        Box::pin(self.readers.look_up(move |c| turn_open::known_copy(c, &Id::from(tenant_id), &entry, Some(&Stamp::from(now)))))
     }
 
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence> {

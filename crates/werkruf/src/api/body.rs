@@ -1,10 +1,11 @@
 //! Reads requests: bodies, query and path parameters, and the idempotency key.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
@@ -38,12 +39,13 @@ impl FromRequest<Arc<ApiState>> for RequestBody {
 
     async fn from_request(mut request: Request, api: &Arc<ApiState>) -> Result<Self, Infallible> {
         let reservation = request.extensions_mut().remove::<Arc<Reservation>>();
-        let reservation = reservation.unwrap_or_else(|| Arc::new(Reservation::new(Arc::clone(&api.bytes))));
+        let reservation = reservation.unwrap_or_else(|| Arc::new(Reservation::of_request(api, &request)));
         Ok(Self { body: request.into_body(), reservation })
     }
 }
 
 /// The bytes of a body, with the request's reservation of memory.
+#[derive(Clone)]
 pub(crate) struct RawBody {
     bytes: Bytes,
     reservation: Arc<Reservation>,
@@ -57,6 +59,23 @@ impl RawBody {
     /// The bytes, which share their memory with this body.
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes.clone()
+    }
+
+    /// The reservation, for work that keeps the content longer than the request lasts.
+    pub(crate) fn held(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.reservation) as _
+    }
+
+    #[cfg(test)]
+    pub(crate) fn empty() -> Self {
+        let budget = Arc::new(super::byte_budget::ByteBudget::new(0));
+        let owner = super::byte_budget::Owner::Operator;
+        Self { bytes: Bytes::new(), reservation: Arc::new(Reservation::new(budget, owner)) }
+    }
+
+    /// Reserves the memory of all values of this body, however many they are.
+    pub(crate) fn reserve_all_values(&self) -> Result<(), ApiError> {
+        self.reservation.values(count_json_values(&self.bytes))
     }
 
     /// Reserves the memory of values that are parsed from this body.
@@ -90,14 +109,10 @@ pub(crate) async fn bytes_up_to(body: RequestBody, limit: usize) -> Result<RawBo
     read_up_to(body, limit).await?.ok_or_else(too_large)
 }
 
-/// Reads the body; `None` if it is larger than the limit. What it takes is reserved before it is read: by its declared length, or
-/// chunk by chunk. A body without a reservation is read and dropped, so that the client can read the error response.
+/// Reads the body; `None` if it is larger than the limit. What it takes is reserved as it arrives: a declared length is only a word.
+/// A body that is refused is read on and dropped, without a reservation, so that the client can read the error response.
 async fn read_up_to(RequestBody { body, reservation }: RequestBody, limit: usize) -> Result<Option<RawBody>, ApiError> {
-    let declared = body.size_hint().exact().map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-    let mut reserved = match declared {
-        Some(bytes) if bytes <= limit => reservation.body(u64::try_from(bytes).unwrap_or(u64::MAX)),
-        Some(_) | None => Ok(()),
-    };
+    let mut reserved = Ok(());
     let mut chunks = body.into_data_stream();
     let mut first: Option<Bytes> = None;
     let mut rest = BytesMut::new();
@@ -108,18 +123,18 @@ async fn read_up_to(RequestBody { body, reservation }: RequestBody, limit: usize
         if received > limit.saturating_add(DRAIN_LIMIT) {
             break;
         }
-        if declared.is_none() && reserved.is_ok() && received <= limit {
+        if reserved.is_ok() && received <= limit {
             reserved = reservation.body(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
         }
         if received > limit || reserved.is_err() {
             (first, rest) = (None, BytesMut::new());
+            reservation.release();
             continue;
         }
         match &first {
             None => first = Some(chunk),
             Some(start) => {
                 if rest.is_empty() {
-                    rest.reserve(declared.unwrap_or(received));
                     rest.extend_from_slice(start);
                 }
                 rest.extend_from_slice(&chunk);
@@ -206,6 +221,11 @@ impl<S: Send + Sync> FromRequestParts<S> for PathParam {
     }
 }
 
+/// Whether the request has an idempotency key, readable or not.
+pub(crate) fn has_idempotency_key(headers: &HeaderMap) -> bool {
+    headers.contains_key("idempotency-key")
+}
+
 /// The header `Idempotency-Key` with a digest of the request. The digest contains `route`, so the same key may be used on two routes.
 pub(crate) fn idempotency(headers: &HeaderMap, route: &str, raw: &[u8]) -> Result<Option<Idempotency>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
@@ -237,10 +257,11 @@ mod tests {
     use http::{HeaderMap, HeaderValue};
 
     use super::{ApiError, RawBody, RequestBody, accepts, idempotency};
-    use crate::api::byte_budget::{ByteBudget, Reservation};
+    use crate::api::byte_budget::{ByteBudget, Owner, Reservation};
 
     fn unread(body: Body, budget: u64) -> RequestBody {
-        RequestBody { body, reservation: Arc::new(Reservation::new(Arc::new(ByteBudget::new(budget)))) }
+        let owner = Owner::Key(werkruf_contract::Uuid::nil());
+        RequestBody { body, reservation: Arc::new(Reservation::new(Arc::new(ByteBudget::new(budget)), owner)) }
     }
 
     async fn bytes(body: Body) -> Result<RawBody, ApiError> {

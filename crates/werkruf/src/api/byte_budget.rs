@@ -1,11 +1,15 @@
 //! One budget of bytes for the requests of all connections: what their bodies, the values parsed from them and their buffered answers
 //! may take at the same time. Above it a request gets 503 and tries again, instead of ending the process.
 //!
-//! Invariant: a reservation is released when its request ends, after the last byte of the answer was sent or the client left.
+//! One user, or a key without a user, gets at most a quarter of it beside their first request, so that nobody takes all of it.
+//!
+//! Invariant: a reservation is released when the last byte of the answer was sent or the client left, and the turn of the request ended.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
@@ -13,11 +17,14 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use hyper::body::{Frame, SizeHint};
+use werkruf_contract::Uuid;
 
 use super::ApiState;
 use super::error::ApiError;
+use super::policy::Authenticated;
+use crate::identity::Identity;
 
 /// What a body takes per byte: the bytes themselves, the texts parsed from them, the message to be stored and the model's request.
 const COPIES: u64 = 4;
@@ -26,22 +33,85 @@ const VALUE_BYTES: u64 = 160;
 /// Smaller answers are not counted: an answer of this size takes no more than the buffers of its connection.
 const COUNTED_ANSWER: u64 = 64 * 1024;
 const RETRY_AFTER_MS: u64 = 1000;
+/// All requests of one owner take at most this part of the budget, or one request of any size.
+const SHARES: u64 = 4;
+
+/// Whose request takes memory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    /// Counted, but never refused.
+    Operator,
+    User(Uuid, String),
+    Key(Uuid),
+}
+
+impl Owner {
+    pub(crate) fn of(identity: &Identity) -> Self {
+        match (&identity.principal, identity.key_id) {
+            _ if identity.is_operator() => Self::Operator,
+            (Some(user), _) => Self::User(identity.tenant_id, user.user_id.clone()),
+            (None, Some(id)) => Self::Key(id),
+            (None, None) => Self::User(identity.tenant_id, String::new()),
+        }
+    }
+}
 
 /// The bytes that all requests together may take.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
     limit: u64,
-    held: AtomicU64,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    total: u64,
+    /// Owners that hold nothing are not listed.
+    by_owner: HashMap<Owner, u64>,
 }
 
 impl ByteBudget {
-    pub(crate) const fn new(limit: u64) -> Self {
-        Self { limit, held: AtomicU64::new(0) }
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, held: Mutex::default() }
     }
 
-    fn take(&self, bytes: u64) -> bool {
-        let within = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= self.limit);
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_ok()
+    /// Takes bytes for a request that holds `own` already.
+    fn take(&self, owner: &Owner, own: u64, bytes: u64) -> bool {
+        let mut held = self.lock();
+        let others = held.by_owner.get(owner).map_or(0, |all| all.saturating_sub(own));
+        // Without the first condition a request larger than a share would never fit.
+        let within_share = others == 0 || others.saturating_add(own).saturating_add(bytes) <= self.limit / SHARES;
+        let fits = held.total.checked_add(bytes).is_some_and(|sum| sum <= self.limit);
+        let taken = *owner == Owner::Operator || (within_share && fits);
+        if taken {
+            held.add(owner, bytes);
+        }
+        taken
+    }
+
+    fn give_back(&self, owner: &Owner, bytes: u64) {
+        let mut held = self.lock();
+        held.total = held.total.saturating_sub(bytes);
+        if let Entry::Occupied(mut entry) = held.by_owner.entry(owner.clone()) {
+            *entry.get_mut() = entry.get().saturating_sub(bytes);
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn add(&mut self, owner: &Owner, bytes: u64) {
+        self.total = self.total.saturating_add(bytes);
+        if bytes > 0 {
+            let own = self.by_owner.entry(owner.clone()).or_default();
+            *own = own.saturating_add(bytes);
+        }
     }
 }
 
@@ -49,12 +119,19 @@ impl ByteBudget {
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<ByteBudget>,
+    owner: Owner,
     held: AtomicU64,
 }
 
 impl Reservation {
-    pub(crate) const fn new(budget: Arc<ByteBudget>) -> Self {
-        Self { budget, held: AtomicU64::new(0) }
+    pub(crate) const fn new(budget: Arc<ByteBudget>, owner: Owner) -> Self {
+        Self { budget, owner, held: AtomicU64::new(0) }
+    }
+
+    /// The reservation of a request. The identity is missing only on routes without authentication, which read no body.
+    pub(crate) fn of_request(api: &ApiState, request: &Request) -> Self {
+        let owner = request.extensions().get::<Authenticated>().map(|Authenticated(identity)| Owner::of(identity));
+        Self::new(Arc::clone(&api.bytes), owner.unwrap_or_else(|| Owner::Key(Uuid::nil())))
     }
 
     /// Reserves the memory of this many bytes of a body.
@@ -67,18 +144,29 @@ impl Reservation {
         self.grow(count.saturating_mul(VALUE_BYTES))
     }
 
+    /// Gives everything back, because nothing of the request is kept.
+    pub(crate) fn release(&self) {
+        self.budget.give_back(&self.owner, self.held.swap(0, Ordering::Relaxed));
+    }
+
     fn grow(&self, bytes: u64) -> Result<(), ApiError> {
-        if !self.budget.take(bytes) {
+        if !self.budget.take(&self.owner, self.held.load(Ordering::Relaxed), bytes) {
             return Err(over_budget());
         }
         self.held.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
+
+    /// Counts bytes that are taken in any case.
+    fn count(&self, bytes: u64) {
+        self.budget.lock().add(&self.owner, bytes);
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.budget.held.fetch_sub(*self.held.get_mut(), Ordering::Relaxed);
+        self.release();
     }
 }
 
@@ -89,22 +177,19 @@ fn over_budget() -> ApiError {
 
 /// The layer that gives a request its reservation and holds it until the answer was sent.
 pub(crate) async fn hold(State(api): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
-    let has_body = !request.body().is_end_stream();
-    let reservation = has_body.then(|| Arc::new(Reservation::new(Arc::clone(&api.bytes))));
-    if let Some(reservation) = &reservation {
-        request.extensions_mut().insert(Arc::clone(reservation));
-    }
+    let reservation = Arc::new(Reservation::of_request(&api, &request));
+    let has_effect = !matches!(*request.method(), Method::GET | Method::HEAD);
+    request.extensions_mut().insert(Arc::clone(&reservation));
     let response = next.run(request).await;
-    let answer = response.body().size_hint().exact().filter(|bytes| *bytes > COUNTED_ANSWER);
-    let reservation = match (reservation, answer) {
-        (None, None) => return response,
-        (None, Some(_)) => Arc::new(Reservation::new(Arc::clone(&api.bytes))),
-        (Some(reservation), _) => reservation,
-    };
-    if let Some(bytes) = answer
-        && let Err(error) = reservation.grow(bytes)
-    {
-        return error.into_response();
+    if let Some(bytes) = response.body().size_hint().exact().filter(|bytes| *bytes > COUNTED_ANSWER) {
+        if has_effect {
+            // What was done cannot be refused any more: a client that tries again would do it twice.
+            reservation.count(bytes);
+        } else if let Err(error) = reservation.grow(bytes) {
+            return error.into_response();
+        }
+    } else if reservation.held.load(Ordering::Relaxed) == 0 {
+        return response;
     }
     response.map(|body| Body::new(HoldingBody { body, _reservation: reservation }))
 }
@@ -136,22 +221,55 @@ impl HttpBody for HoldingBody {
 mod tests {
     use std::sync::Arc;
 
-    use super::{ByteBudget, Reservation};
+    use werkruf_contract::Uuid;
+
+    use super::{ByteBudget, Owner, Reservation};
+
+    fn request(budget: &Arc<ByteBudget>, user: &str) -> Reservation {
+        Reservation::new(Arc::clone(budget), Owner::User(Uuid::nil(), user.to_owned()))
+    }
 
     #[test]
     fn what_a_request_reserved_is_free_after_its_end() {
         let budget = Arc::new(ByteBudget::new(1000));
-        let first = Reservation::new(Arc::clone(&budget));
+        let first = request(&budget, "1");
         first.body(100).unwrap();
         first.values(2).unwrap();
-        let second = Reservation::new(Arc::clone(&budget));
+        let second = request(&budget, "2");
         let error = second.body(100).unwrap_err();
         assert_eq!((error.status().as_u16(), error.code()), (503, "memory_busy"));
         second.body(70).unwrap();
-        drop(first);
+        first.release();
         second.body(180).unwrap();
         assert!(second.body(1).is_err());
-        drop(second);
-        assert_eq!(budget.held.load(std::sync::atomic::Ordering::Relaxed), 0);
+        drop((first, second));
+        let held = budget.lock();
+        assert_eq!((held.total, held.by_owner.len()), (0, 0));
+    }
+
+    #[test]
+    fn one_owner_gets_a_quarter_or_one_request() {
+        let budget = Arc::new(ByteBudget::new(4000));
+        let large = request(&budget, "1");
+        large.body(500).unwrap();
+        assert!(request(&budget, "1").body(1).is_err(), "one request has more than the share already");
+        let [one, two] = [request(&budget, "2"), request(&budget, "2")];
+        one.body(125).unwrap();
+        two.body(125).unwrap();
+        assert!(two.body(1).is_err());
+        let key = Reservation::new(Arc::clone(&budget), Owner::Key(Uuid::nil()));
+        key.body(1).unwrap();
+        drop(large);
+        request(&budget, "1").body(1).unwrap();
+    }
+
+    #[test]
+    fn the_operator_is_counted_and_never_refused() {
+        let budget = Arc::new(ByteBudget::new(1000));
+        let operator = Reservation::new(Arc::clone(&budget), Owner::Operator);
+        operator.body(1000).unwrap();
+        assert!(request(&budget, "1").body(1).is_err());
+        drop(operator);
+        request(&budget, "1").body(1).unwrap();
     }
 }

@@ -119,8 +119,11 @@ async fn start_turn(
     body: body::RequestBody,
 ) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
-    api.app.runtime.check_place()?;
-    api.app.runtime.check_turn_limits(&caller, CHANNEL)?;
+    // A repeated request starts no turn; the runtime tells.
+    if !body::has_idempotency_key(headers) {
+        api.app.runtime.check_place()?;
+        api.app.runtime.check_turn_limits(&caller, CHANNEL)?;
+    }
     let raw = body::bytes(body).await?;
     let request: ChatRequest = body::json(&raw)?;
     if request.message.trim().is_empty() {
@@ -155,6 +158,7 @@ async fn start_turn(
         client: None,
         results: Vec::new(),
         after: None,
+        held: Some(raw.held()),
     };
     let runtime = api.app.runtime.clone();
     match api.run_detached(async move { runtime.chat(inbound).await }).await? {

@@ -8,9 +8,9 @@ use utoipa::IntoParams;
 use werkruf_contract::{ToolContext, Uuid, is_locale};
 
 use super::ApiState;
-use super::envelope::sane_request_id;
 use super::error::ApiError;
 use crate::identity::text;
+use crate::request_id;
 
 pub(super) const MAX_CHARACTERS: usize = 256;
 
@@ -29,7 +29,7 @@ pub(crate) fn trace_id(headers: &HeaderMap, query: Option<&str>, body: Option<&s
     if let Some(named) = field(headers, "x-trace-id")? {
         return Ok(Some(named));
     }
-    let named = sane_request_id(headers).or(query).or(body).filter(|named| !named.is_empty());
+    let named = request_id::sane(headers).or(query).or(body).filter(|named| !named.is_empty());
     if named.is_some_and(|named| named.len() > MAX_CHARACTERS) {
         return Err(ApiError::invalid_context(format!("trace_id takes at most {MAX_CHARACTERS} characters.")));
     }
@@ -104,7 +104,7 @@ pub(super) fn read(headers: &HeaderMap, trace_id: Option<String>, is_safety_mode
         safety_mode: safety_mode(headers, is_safety_mode)?,
         ..ToolContext::default()
     };
-    if let Some(request_id) = sane_request_id(headers) {
+    if let Some(request_id) = request_id::sane(headers) {
         context.extra.insert("request_id".to_owned(), Value::from(request_id));
     }
     Ok(context)

@@ -7,26 +7,17 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderValue, Method, StatusCode, Uri};
 
 use super::ApiState;
 use super::error::ApiError;
 use crate::openai::error_body;
-
-/// Echoed if [`sane_request_id`] accepts it, otherwise generated.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// A request id a client may choose: short, printable, harmless in a log line.
-pub fn sane_request_id(headers: &HeaderMap) -> Option<&str> {
-    let text = headers.get(&REQUEST_ID)?.to_str().ok()?;
-    let harmless = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/=+".contains(&byte));
-    (harmless && (1..=128).contains(&text.len())).then_some(text)
-}
+use crate::request_id;
 
 /// The outermost layer.
 pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
     let openai = error_body::is_openai_path(request.uri().path());
-    let id = sane_request_id(request.headers()).map_or_else(|| api.app.clock.new_id().to_string(), str::to_owned);
+    let id = request_id::sane(request.headers()).map_or_else(|| api.app.clock.new_id().to_string(), str::to_owned);
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         *response.body_mut() = Body::from(if openai { error_body::body(&error).to_string().into_bytes() } else { error.body(&id) });
@@ -34,7 +25,7 @@ pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: 
         response.headers_mut().remove(http::header::CONTENT_LENGTH);
     }
     if let Ok(value) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, value);
+        response.headers_mut().insert(request_id::HEADER, value);
     }
     response
 }
@@ -64,9 +55,9 @@ pub fn panicked(panic: Box<dyn std::any::Any + Send + 'static>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderMap, HeaderValue, StatusCode};
+    use http::StatusCode;
 
-    use super::{ApiError, REQUEST_ID, panicked, sane_request_id};
+    use super::{ApiError, panicked};
 
     #[test]
     fn the_response_to_a_panic_hides_its_cause() {
@@ -76,17 +67,5 @@ mod tests {
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!((&body["error"]["code"], &body["error"]["request_id"]), (&"internal".into(), &"r1".into()));
         assert!(!body.to_string().contains("secret"));
-    }
-
-    #[test]
-    fn only_harmless_request_ids_are_echoed() {
-        let mut headers = HeaderMap::new();
-        assert_eq!(sane_request_id(&headers), None);
-        headers.insert(REQUEST_ID, HeaderValue::from_static("req-1.a"));
-        assert_eq!(sane_request_id(&headers), Some("req-1.a"));
-        for bad in ["", "a b", "<x>", &"x".repeat(129)] {
-            headers.insert(REQUEST_ID, HeaderValue::from_str(bad).unwrap());
-            assert_eq!(sane_request_id(&headers), None, "{bad}");
-        }
     }
 }

@@ -142,6 +142,16 @@ impl ApiError {
         &self.0.code
     }
 
+    /// The type, for programs.
+    pub fn kind(&self) -> ToolErrorType {
+        self.0.kind
+    }
+
+    /// The delay before a retry, in milliseconds.
+    pub fn wait_ms(&self) -> Option<u64> {
+        self.0.retry_after_ms
+    }
+
     /// The message, for people.
     pub fn message(&self) -> &str {
         &self.0.message

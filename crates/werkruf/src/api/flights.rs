@@ -51,7 +51,7 @@ async fn search(
     let raw = body::bytes(body).await;
     let (raw, input) = match raw.and_then(|raw| body::json_with_values::<Value>(&raw).map(|input| (raw, input))) {
         Ok(read) => read,
-        Err(error) => return Ok(failed(StatusCode::BAD_REQUEST, ToolErrorType::Validation, "invalid_request", error.message())),
+        Err(error) => return Ok(unreadable(&error)),
     };
     let invoke = Invoke {
         caller,
@@ -61,8 +61,12 @@ async fn search(
         input,
         conversation_id: None,
     };
-    let runtime = api.app.runtime.clone();
-    let (job_id, outcome) = match api.run_detached(async move { runtime.invoke(invoke).await }).await? {
+    let (runtime, held) = (api.app.runtime.clone(), raw.held());
+    let calling = api.run_detached(async move {
+        let _held = held;
+        runtime.invoke(invoke).await
+    });
+    let (job_id, outcome) = match calling.await? {
         Ok(InvokeResult { job_id, outcome }) => (job_id, outcome),
         Err(Refusal::Duplicate { turn_id, same_body }) => replay::invoke(&api, identity.tenant_id, turn_id, same_body).await?,
         Err(refusal) => return Err(refusal.into()),
@@ -94,9 +98,22 @@ fn respond_failure(error: &ToolErrorDetail) -> Response {
     };
     let mut response = failed(status, error.kind, code, &error.message);
     if let Some(wait_ms) = error.retry_after_ms {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from((wait_ms / 1000).max(1)));
+        set_retry_after(&mut response, wait_ms.try_into().unwrap_or_default());
     }
     response
+}
+
+/// The answer to a body that was not read, with the status of the error.
+fn unreadable(error: &ApiError) -> Response {
+    let mut response = failed(error.status(), error.kind(), error.code(), error.message());
+    if let Some(wait_ms) = error.wait_ms() {
+        set_retry_after(&mut response, wait_ms);
+    }
+    response
+}
+
+fn set_retry_after(response: &mut Response, wait_ms: u64) {
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait_ms.div_ceil(1000).max(1)));
 }
 
 fn failed(status: StatusCode, kind: ToolErrorType, code: &str, message: &str) -> Response {

@@ -78,8 +78,12 @@ async fn invoke(
         input: request.input,
         conversation_id,
     };
-    let runtime = api.app.runtime.clone();
-    match api.run_detached(async move { runtime.invoke(invoke).await }).await? {
+    let (runtime, held) = (api.app.runtime.clone(), raw.held());
+    let calling = api.run_detached(async move {
+        let _held = held;
+        runtime.invoke(invoke).await
+    });
+    match calling.await? {
         Ok(InvokeResult { job_id, outcome }) => Ok(respond(job_id, outcome, identity.scopes.admin)),
         Err(Refusal::Duplicate { turn_id, same_body }) => {
             let (job_id, outcome) = replay::invoke(&api, identity.tenant_id, turn_id, same_body).await?;

@@ -8,6 +8,7 @@ use http::StatusCode;
 use http::header::CACHE_CONTROL;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -117,6 +118,8 @@ struct KeyView<'a> {
     allow_ips: &'a [String],
     safety_mode: Option<&'a str>,
     collection: Option<&'a str>,
+    /// The key that replaced this one.
+    replaced_by: Option<Uuid>,
 }
 
 impl<'a> KeyView<'a> {
@@ -133,6 +136,7 @@ impl<'a> KeyView<'a> {
             allow_ips: &row.allow_ips,
             safety_mode: row.safety_mode.as_deref(),
             collection: row.collection.as_deref(),
+            replaced_by: row.replaced_by,
         }
     }
 }
@@ -176,7 +180,8 @@ fn created(answer: &impl Serialize) -> Response {
 /// long again.
 #[utoipa::path(post, path = "/api/keys/{id}/rotate", operation_id = "rotate_key", tag = "keys", params(("id" = String, Path)),
     request_body = RotateRequest,
-    responses((status = 201, body = RotatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+    responses((status = 201, body = RotatedKey), (status = 409, body = ref("#/components/schemas/Error"), description = "`already_rotated`"),
+        (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: body::RequestBody) -> Result<Response, ApiError> {
     let unknown = || ApiError::not_found("key");
     let raw = body::bytes(body).await?;
@@ -186,11 +191,13 @@ async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
         return Err(ApiError::invalid(format!("overlap_s takes 0 to {MAX_OVERLAP_S} seconds.")));
     }
     let id = Uuid::parse_str(&id).map_err(|_| unknown())?;
-    let found = api.app.store.keys_by_id(vec![id]).await?;
-    let old = found.into_iter().find(|key| key.tenant_id == identity.tenant_id).ok_or_else(unknown)?;
+    let old = own_key(&api, &identity, id).await?;
+    if let Some(successor) = old.replaced_by {
+        return Err(already_rotated(successor));
+    }
     let now = api.app.clock.now();
     let until = now + SignedDuration::from_secs(i64::from(overlap_s));
-    let until = old.expires_at.map_or(until, |end| end.min(until));
+    let until = api.app.config.auth.key_ends(&old).map_or(until, |end| end.min(until));
     let lifetime = old.expires_at.map(|end| end.duration_since(old.created_at));
     let secret = new_secret(rand::random());
     let key = NewKey {
@@ -206,9 +213,22 @@ async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
         safety_mode: old.safety_mode,
         collection: old.collection,
     };
-    let row = api.app.store.rotate_key(id, until, key, identity.author()).await?.ok_or_else(unknown)?;
+    let Some(row) = api.app.store.rotate_key(id, until, key, identity.author()).await? else {
+        // Another request deleted or replaced it meanwhile.
+        return Err(own_key(&api, &identity, id).await?.replaced_by.map_or_else(unknown, already_rotated));
+    };
     let answer = CreatedKey { key: secret, row: KeyView::of(&row, &api.app.config.auth) };
     Ok(created(&RotatedKey { created: answer, replaces: id, replaced_until: Iso(until) }))
+}
+
+async fn own_key(api: &ApiState, identity: &Identity, id: Uuid) -> Result<KeyRow, ApiError> {
+    let found = api.app.store.keys_by_id(vec![id]).await?;
+    found.into_iter().find(|key| key.tenant_id == identity.tenant_id).ok_or_else(|| ApiError::not_found("key"))
+}
+
+fn already_rotated(successor: Uuid) -> ApiError {
+    ApiError::conflict("already_rotated", format!("This key was replaced by {successor}; rotate that one."))
+        .details(json!({"replaced_by": successor}))
 }
 
 fn networks(named: &[String]) -> Result<Vec<String>, ApiError> {

@@ -190,8 +190,12 @@ async fn add(
     shape.collection = identity.collection_for(shape.collection)?;
     check_write(&api, &identity, shape.collection.as_deref().unwrap_or(DEFAULT_COLLECTION)).await?;
     let (collection, documents) = read(&raw, shape)?;
-    let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
-    let (added, ingestion_run_id) = api.run_detached(async move { app.knowledge.add(tenant_id, collection, documents).await }).await??;
+    let (app, tenant_id, held) = (Arc::clone(&api.app), identity.tenant_id, raw.held());
+    let adding = api.run_detached(async move {
+        let _held = held;
+        app.knowledge.add(tenant_id, collection, documents).await
+    });
+    let (added, ingestion_run_id) = adding.await??;
     Ok(Json(AddedDocuments {
         accepted: added.accepted,
         replaced: added.replaced,

@@ -108,9 +108,9 @@ async fn add_files(
     if upload.files.iter().any(|(name, _)| Reader::converts(name)) {
         api.app.reader.check().await?;
     }
-    let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
+    let (app, tenant_id, held) = (Arc::clone(&api.app), identity.tenant_id, raw.held());
     let adding = api.run_detached(async move {
-        let _place = place;
+        let _kept = (place, held);
         add_all(&app, tenant_id, upload).await
     });
     let files = adding.await??;

@@ -10,7 +10,7 @@ use werkruf_contract::{count_json_values, is_locale};
 use werkruf_store::import::add_lines;
 
 use super::body::{self, RawBody};
-use super::byte_budget::{ByteBudget, Reservation};
+use super::byte_budget::{ByteBudget, Owner, Reservation};
 use super::chat::ChatRequest;
 use super::invoke::InvokeRequest;
 use super::json_values::RawFields;
@@ -19,8 +19,10 @@ use super::{context, knowledge, knowledge_files, workspace};
 /// More than any input takes.
 const BUDGET: u64 = 1 << 40;
 
-fn raw(input: &[u8]) -> RawBody {
-    RawBody::new(Bytes::copy_from_slice(input), Arc::new(Reservation::new(Arc::new(ByteBudget::new(BUDGET)))))
+/// The bytes of a body, as they were read from a request.
+pub(crate) fn raw(input: &[u8]) -> RawBody {
+    let reservation = Reservation::new(Arc::new(ByteBudget::new(BUDGET)), Owner::Operator);
+    RawBody::new(Bytes::copy_from_slice(input), Arc::new(reservation))
 }
 
 /// Fields read one by one are those of the whole object.

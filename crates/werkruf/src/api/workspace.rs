@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::{Body, to_bytes};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
@@ -14,9 +13,9 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::import::{ImportBatch, ImportFault, ImportRefusal, add_lines, parse_batch};
 
-use super::ApiState;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
+use super::{ApiState, body};
 use crate::identity::Identity;
 use crate::modules::MODULES;
 
@@ -60,10 +59,9 @@ struct WorkspaceImport {
 /// Imports workspace data. A row with an existing id replaces the old one; a file with errors changes nothing.
 #[utoipa::path(post, path = "/api/workspace/import", tag = "workspace", request_body = WorkspaceImport,
     responses((status = 200, body = Imported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(ApiCaller { api, identity }: ApiCaller, body: Body) -> Result<Response, ApiError> {
-    let raw = to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| {
-        ApiError::invalid("The body ended early or is larger than 32 MiB; split the file, later parts may refer to rows of earlier ones.")
-    })?;
+async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Response, ApiError> {
+    let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
+    raw.reserve_all_values()?;
     let app = Arc::clone(&api.app);
     let (text, mut batch) = run_blocking(move || read(&raw, |module| app.has_module(module))).await??;
     check_tenant(&api, &identity, &batch).await?;

@@ -1,21 +1,21 @@
 //! What every authenticated request passes: the wait after failed logins, the credential, the networks of a key, the request limits.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
-use secrecy::ExposeSecret;
 use serde_json::json;
-use subtle::ConstantTimeEq;
 use werkruf_llm::network;
 use werkruf_runtime::{Rate, RateLimiter, RateSubject};
 use werkruf_store::{Act, Author, Cluster, KeyRow, SERVER_CHAIN};
 
+use super::bearer::{self, Bearer, NoBearer, RequestCount};
 use super::failed_logins::{FailedLoginReport, FailedLogins};
 use super::key_uses::KeyUses;
 use super::open_streams::OpenStreams;
-use super::{Identity, credential, identify_credential};
+use super::{Identity, credential, identify};
 use crate::api::ApiError;
 use crate::app::App;
 
@@ -24,7 +24,7 @@ const CHECK_EVERY: Duration = Duration::from_secs(2);
 
 /// What requests of all callers share.
 pub(crate) struct Access {
-    rates: RateLimiter,
+    pub(super) rates: RateLimiter,
     failed_logins: FailedLogins,
     pub(crate) key_uses: KeyUses,
     pub(crate) streams: OpenStreams,
@@ -41,52 +41,49 @@ impl Access {
     }
 }
 
-/// Identifies the caller of a request and counts the request. `address` is `None` inside this process.
+/// Identifies the caller of a request and counts the request. `address` is `None` where it is not known.
 pub(crate) async fn admit(app: &App, address: Option<IpAddr>, headers: &HeaderMap) -> Result<Identity, ApiError> {
     let credential = credential(headers)?;
-    let (known_address, address) = (address, address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)));
-    let access = &app.access;
-    // The token of the lock file cannot be guessed, and the operator must be able to reach a server that is being attacked.
-    let local = bool::from(app.operator_token.expose_secret().as_bytes().ct_eq(credential.as_bytes()));
-    if !local && let Err(wait) = access.failed_logins.check(address, credential) {
-        return Err(rate_limited("Too many failed logins from this address; wait and try again.", wait));
-    }
-    let mut identity = match identify_credential(app, address, headers, credential).await {
-        Ok(identity) => identity,
+    let bearer = match bearer::find(app, address, credential).await {
+        Ok(bearer) => bearer,
+        Err(NoBearer::Other(error)) => return Err(error),
+        Err(NoBearer::Wrong(error)) => return Err(failed_login(app, address, credential, error).await),
+    };
+    let mut count = RequestCount::of(app, &bearer);
+    count.check()?;
+    let identity = match identify(app, headers, &bearer, &mut count).await {
+        Ok(identity) => Identity { address, ..identity },
         Err(error) => {
-            if error.status() == StatusCode::UNAUTHORIZED
-                && let Some(report) = access.failed_logins.failed(address, credential)
-            {
-                report_failed_logins(app, &report).await;
-            }
+            count.take().await?;
             return Err(error);
         }
     };
-    identity.address = known_address;
-    access.failed_logins.accepted(credential);
-    count(app, &identity).await?;
-    if let Some(key_id) = identity.key_id {
-        access.key_uses.used(identity.tenant_id, key_id, app.clock.now());
+    // The user first: what one user is refused must not use up the key that users share.
+    if let Some(principal) = identity.principal.as_ref().filter(|_| !identity.is_operator()) {
+        let (user, per_minute) = (RateSubject::User(principal.user_id.clone()), app.config.requests.per_minute_user);
+        app.access.rates.take(identity.tenant_id, user, Rate::of_requests(per_minute)).await.map_err(too_many)?;
+    }
+    if let Bearer::Key(key) = &bearer {
+        count.take().await?;
+        app.access.key_uses.used(key.tenant_id, key.id, app.clock.now());
     }
     Ok(identity)
 }
 
-/// Counts a request. The operator's credential is not limited, whoever it acts for.
-async fn count(app: &App, identity: &Identity) -> Result<(), ApiError> {
-    if identity.is_operator() {
-        return Ok(());
+/// The error for a wrong credential. Only wrong ones have to wait: nobody locks out others who share an address.
+async fn failed_login(app: &App, address: Option<IpAddr>, credential: &str, error: ApiError) -> ApiError {
+    let failed = app.access.failed_logins.failed(address, credential);
+    if let Some(report) = &failed.report {
+        report_failed_logins(app, report).await;
     }
-    let (rates, limits) = (&app.access.rates, app.config.requests);
-    let too_many = |wait| rate_limited("Too many requests; wait and try again.", wait);
-    // The user first: what one user is refused must not use up the key that users share.
-    if let Some(principal) = &identity.principal {
-        let user = RateSubject::User(principal.user_id.clone());
-        rates.take(identity.tenant_id, user, Rate::of_requests(limits.per_minute_user)).await.map_err(too_many)?;
+    match failed.wait_ms {
+        Some(wait) => rate_limited("Too many failed logins from this address; wait and try again.", wait),
+        None => error,
     }
-    if let Some(key_id) = identity.key_id {
-        rates.take(identity.tenant_id, RateSubject::Key(key_id), Rate::of_requests(limits.per_minute_key)).await.map_err(too_many)?;
-    }
-    Ok(())
+}
+
+pub(super) fn too_many(wait_ms: u64) -> ApiError {
+    rate_limited("Too many requests; wait and try again.", wait_ms)
 }
 
 fn rate_limited(message: &'static str, wait_ms: u64) -> ApiError {
@@ -102,22 +99,43 @@ async fn report_failed_logins(app: &App, report: &FailedLoginReport) {
 }
 
 /// Whether a key may be used from this address. The error is the same as for an unknown key: a stolen key tells nothing.
-pub(super) fn allows(key: &KeyRow, address: IpAddr) -> bool {
-    let address = address.to_canonical();
-    key.allow_ips.is_empty() || key.allow_ips.iter().filter_map(|text| network(text)).any(|network| network.contains(&address))
+pub(super) fn allows(key: &KeyRow, address: Option<IpAddr>) -> bool {
+    let within = |address: IpAddr| key.allow_ips.iter().filter_map(|text| network(text)).any(|network| network.contains(&address));
+    key.allow_ips.is_empty() || address.is_some_and(|address| within(address.to_canonical()))
 }
 
-/// Ends streams of revoked and expired credentials, and stores uses of keys, until it is dropped.
+/// Ends streams of revoked and expired credentials, and stores uses of keys, until it is dropped. None of these waits for another.
 pub async fn watch(app: Arc<App>) {
+    let access = &app.access;
+    let expired = repeat(async || access.streams.end_expired(app.clock.now()));
+    let revoked = repeat(async || {
+        if let Err(error) = access.streams.end_revoked(&app).await {
+            tracing::warn!(%error, "the credentials of open streams could not be checked");
+        }
+    });
+    let uses = repeat(async || {
+        if let Err(error) = access.key_uses.store(app.store.as_ref()).await {
+            tracing::warn!(%error, "the last use of keys was not stored");
+        }
+    });
+    tokio::join!(expired, revoked, uses);
+}
+
+async fn repeat<F: Future<Output = ()>>(work: impl Fn() -> F) {
     let mut ticks = tokio::time::interval(CHECK_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Err(error) = app.access.key_uses.store(app.store.as_ref()).await {
-            tracing::warn!(%error, "the last use of keys was not stored");
-        }
-        if let Err(error) = app.access.streams.end_invalid(&app).await {
-            tracing::warn!(%error, "the credentials of open streams could not be checked");
-        }
+        work().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_ends_within_the_five_seconds_that_the_documentation_promises() {
+        assert!(CHECK_EVERY * 2 <= Duration::from_secs(5));
     }
 }

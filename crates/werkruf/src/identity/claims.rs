@@ -14,7 +14,6 @@ use crate::config::{IssuerKind, TokenIssuer};
 /// Tolerance for clocks that differ, in seconds.
 const LEEWAY_S: f64 = 30.0;
 const MAX_SUBJECT_BYTES: usize = 255;
-pub(super) const EXPIRED: TokenFault = TokenFault::Refused("it has expired");
 
 /// The user that a token names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +44,7 @@ pub(super) fn is_from(issuer: &TokenIssuer, claims: &Claims) -> bool {
 pub(super) fn check(issuer: &TokenIssuer, claims: &Claims, now: Timestamp) -> Result<(), TokenFault> {
     let refused = |reason| Err(TokenFault::Refused(reason));
     if now >= end(claims)? {
-        return Err(EXPIRED);
+        return Err(TokenFault::Expired);
     }
     let now_s = now.as_duration().as_secs_f64();
     match claims.get("nbf") {

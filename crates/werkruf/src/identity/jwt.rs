@@ -17,6 +17,8 @@ const MAX_TOKEN_BYTES: usize = 16 * 1024;
 pub enum TokenFault {
     /// The token is invalid. The sentence says why and contains nothing from the token.
     Refused(&'static str),
+    /// The token was valid until a time that has passed.
+    Expired,
     /// The issuer's keys cannot be read, so the token cannot be checked.
     KeysUnavailable,
 }

@@ -4,6 +4,7 @@
 //! or, with scope `act_as`, for the user that the request names. A token acts for the user that its issuer signed it for.
 
 pub(crate) mod access;
+mod bearer;
 mod claims;
 mod credential;
 mod failed_logins;
@@ -24,19 +25,19 @@ use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 use werkruf_contract::{Principal, Uuid};
 use werkruf_runtime::Caller;
-use werkruf_store::{Actor, Author, KeyDigest, KeyRow, Scopes, StoreError, UserRow};
+use werkruf_store::{Actor, Author, KeyRow, Scopes, StoreError, UserRow};
 
 use crate::api::ApiError;
 use crate::app::App;
-use crate::config::{UnknownRoles, UnknownUsers};
+use crate::config::{TokenIssuer, UnknownRoles, UnknownUsers};
 
 pub use access::watch;
 pub use secret::new_secret;
 pub use tokens::Tokens;
 
-use claims::{EXPIRED, TokenUser};
+use bearer::{Bearer, RequestCount, refused_token};
+use claims::TokenUser;
 use jwt::TokenFault;
-use secret::KEY_PREFIX;
 
 const DEFAULT_TENANT: &str = "demo";
 
@@ -116,56 +117,52 @@ pub fn user_required() -> ApiError {
     )
 }
 
-/// Identifies the caller from the credential and the other headers of a request.
-async fn identify_credential(app: &App, address: IpAddr, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
-    if jwt::looks_like_token(credential) && !is_operator(app, credential) {
-        return identify_token_bearer(app, headers, credential).await;
-    }
-    let (tenant_id, scopes, key) = if is_operator(app, credential) {
-        let name = text(headers, "x-tenant-id")?.unwrap_or(DEFAULT_TENANT);
-        (tenant_id(app, name).await?, Scopes::ALL, None)
-    } else {
-        let key = find_key(app, address, credential).await?;
-        if let Some(name) = text(headers, "x-tenant-id")?
-            && tenant_id(app, name).await? != key.tenant_id
-        {
-            return Err(unknown_tenant());
+/// Identifies the caller from the owner of the credential and the other headers of a request.
+async fn identify(app: &App, headers: &HeaderMap, bearer: &Bearer<'_>, count: &mut RequestCount<'_>) -> Result<Identity, ApiError> {
+    let (tenant_id, scopes, key) = match bearer {
+        Bearer::Token(token, issuer) => return identify_token_bearer(app, headers, token, issuer).await,
+        Bearer::Operator => {
+            let name = text(headers, "x-tenant-id")?.unwrap_or(DEFAULT_TENANT);
+            (tenant_id(app, name).await?, Scopes::ALL, None)
         }
-        (key.tenant_id, key.scopes, Some(key))
-    };
-    let named = text(headers, "x-user-id")?;
-    let user_id = match (&key, named) {
-        (None, named) => named,
-        (Some(key), None) => key.user_id.as_deref(),
-        (Some(key), Some(named)) if (key.scopes.act_as && key.user_id.is_none()) || key.user_id.as_deref() == Some(named) => Some(named),
-        (Some(_), Some(_)) => {
-            return Err(ApiError::forbidden(
-                "forbidden",
-                "This key may not act for another user; leave X-User-Id out or use scope act_as.",
-            ));
+        Bearer::Key(key) => {
+            if let Some(name) = text(headers, "x-tenant-id")?
+                && tenant_id(app, name).await? != key.tenant_id
+            {
+                return Err(unknown_tenant());
+            }
+            (key.tenant_id, key.scopes, Some(&**key))
         }
     };
-    let principal = match user_id {
-        Some(user_id) => Some(user_principal(app, tenant_id, user_id).await?),
+    let principal = match user_id(key, text(headers, "x-user-id")?)? {
+        Some(user_id) => Some(user_principal(app, tenant_id, user_id, count).await?),
         None => None,
     };
-    let until = key.as_ref().and_then(|key| app.config.auth.key_ends(key));
-    let (operator, key_id) = (key.is_none(), key.as_ref().map(|key| key.id));
-    let (safety_mode, collection) = key.map_or((None, None), |key| (key.safety_mode, key.collection));
+    let until = key.and_then(|key| app.config.auth.key_ends(key));
+    let (safety_mode, collection) = key.map_or((None, None), |key| (key.safety_mode.clone(), key.collection.clone()));
+    let (operator, key_id) = (key.is_none(), key.map(|key| key.id));
     Ok(Identity { tenant_id, scopes, operator, key_id, principal, until, safety_mode, collection, address: None })
+}
+
+/// The user of a request: that of the key, or the one that the request names, if the key may act for it.
+fn user_id<'a>(key: Option<&'a KeyRow>, named: Option<&'a str>) -> Result<Option<&'a str>, ApiError> {
+    match (key, named) {
+        (None, named) => Ok(named),
+        (Some(key), None) => Ok(key.user_id.as_deref()),
+        (Some(key), Some(named)) if (key.scopes.act_as && key.user_id.is_none()) || key.user_id.as_deref() == Some(named) => {
+            Ok(Some(named))
+        }
+        (Some(_), Some(_)) => {
+            Err(ApiError::forbidden("forbidden", "This key may not act for another user; leave X-User-Id out or use scope act_as."))
+        }
+    }
 }
 
 /// The scopes of a user who authenticates with a token.
 const TOKEN_SCOPES: Scopes = Scopes { admin: false, chat: true, tools: true, read: true, act_as: false, approve: false };
 
 /// Identifies the bearer of a token. Tenant and user come from the token; headers must not contradict it.
-async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str) -> Result<Identity, ApiError> {
-    if app.tokens.is_empty() {
-        return Err(ApiError::unauthorized(
-            "No issuer of tokens is trusted here; the operator sets SUPABASE_URL, SUPABASE_JWT_SECRET or [auth.jwt].",
-        ));
-    }
-    let (token, issuer) = app.tokens.verify(credential).await.map_err(refused_token)?;
+async fn identify_token_bearer(app: &App, headers: &HeaderMap, token: &TokenUser, issuer: &TokenIssuer) -> Result<Identity, ApiError> {
     let name = token.tenant.as_deref().unwrap_or(&issuer.tenant);
     let tenant = app.people().tenant(name.to_owned()).await?;
     let tenant_id = tenant.ok_or_else(|| ApiError::forbidden("unknown_tenant", "The tenant this token names does not exist here."))?.id;
@@ -174,10 +171,10 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str)
     {
         return Err(unknown_tenant());
     }
-    let principal = principal_of_token(app, tenant_id, &token, issuer.unknown_roles).await?;
+    let principal = principal_of_token(app, tenant_id, token, issuer.unknown_roles).await?;
     if let Some(named) = text(headers, "x-user-id")?
         && named != principal.user_id
-        && named.strip_prefix("ext:") != Some(&token.subject)
+        && named.strip_prefix("ext:") != Some(token.subject.as_str())
     {
         return Err(ApiError::forbidden("forbidden", "A token acts only for its bearer; leave X-User-Id out."));
     }
@@ -192,18 +189,6 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str)
         collection: None,
         address: None,
     })
-}
-
-fn refused_token(fault: TokenFault) -> ApiError {
-    match fault {
-        TokenFault::Refused(reason) => ApiError::unauthorized(format!("The token is refused: {reason}.")),
-        TokenFault::KeysUnavailable => ApiError::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "token_keys_unavailable",
-            "The keys of the token's issuer cannot be read right now; try again.",
-        )
-        .retry_after_ms(2000),
-    }
 }
 
 /// The user with the token's subject. The roles of the token are stored first, because the user's rights are read from the store.
@@ -235,7 +220,7 @@ async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser, unkno
     }
     // Fetching keys takes time. A token that expired meanwhile would get the rights of the stored roles.
     if app.clock.now() >= token.until {
-        return Err(refused_token(EXPIRED));
+        return Err(refused_token(TokenFault::Expired));
     }
     Ok(principal)
 }
@@ -284,22 +269,6 @@ pub fn has_operator_credential(app: &App, headers: &HeaderMap) -> bool {
     credential(headers).is_ok_and(|credential| is_operator(app, credential))
 }
 
-async fn find_key(app: &App, address: IpAddr, credential: &str) -> Result<KeyRow, ApiError> {
-    let refused = || ApiError::unauthorized("This key is unknown, deleted, expired or not for this address.");
-    if !credential.starts_with(KEY_PREFIX) {
-        return Err(refused());
-    }
-    let key = app.people().key_by_digest(KeyDigest::of(credential)).await?.ok_or_else(refused)?;
-    if !access::allows(&key, address) {
-        tracing::info!(key_id = %key.id, %address, "a key was refused: its allow_ips do not name the address");
-        return Err(refused());
-    }
-    match app.config.auth.key_ends(&key) {
-        Some(end) if end <= app.clock.now() => Err(refused()),
-        Some(_) | None => Ok(key),
-    }
-}
-
 /// A tenant by slug or id.
 pub async fn tenant_id(app: &App, name: &str) -> Result<Uuid, ApiError> {
     Ok(app.people().tenant(name.to_owned()).await?.ok_or_else(unknown_tenant)?.id)
@@ -310,7 +279,7 @@ fn unknown_tenant() -> ApiError {
 }
 
 /// The user with the id `3` or `ext:<external id>`. An unknown user becomes a guest if the configuration allows it.
-async fn user_principal(app: &App, tenant_id: Uuid, named: &str) -> Result<Arc<Principal>, ApiError> {
+async fn user_principal(app: &App, tenant_id: Uuid, named: &str, count: &mut RequestCount<'_>) -> Result<Arc<Principal>, ApiError> {
     let external = named.strip_prefix("ext:").filter(|id| !id.is_empty());
     let number = match external {
         Some(external) => app.people().user_by_external_id(tenant_id, external.to_owned()).await?.map(|user| user.id),
@@ -320,6 +289,10 @@ async fn user_principal(app: &App, tenant_id: Uuid, named: &str) -> Result<Arc<P
         && let Some(principal) = app.people().principal(tenant_id, number.to_string()).await?
     {
         return Ok(principal);
+    }
+    if app.config.auth.unknown_users == UnknownUsers::Guest {
+        // A key over its limit makes no guests.
+        count.take().await?;
     }
     let guest = guest(app, tenant_id, number, external.map(str::to_owned)).await?;
     app.people().principal(tenant_id, guest.id.to_string()).await?.ok_or_else(unknown_user)

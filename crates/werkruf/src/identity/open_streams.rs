@@ -64,17 +64,26 @@ impl OpenStreams {
         self.lock().open.values().filter_map(|stream| stream.key_id).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Ends the streams whose credential no longer counts.
-    pub(super) async fn end_invalid(&self, app: &App) -> Result<(), StoreError> {
+    /// Ends the streams whose credential has expired. The database is not asked.
+    pub(super) fn end_expired(&self, now: Timestamp) {
+        for stream in self.lock().open.values().filter(|stream| stream.until.is_some_and(|until| until <= now)) {
+            stream.end.cancel();
+        }
+    }
+
+    /// Ends the streams whose key was deleted, or expires earlier than it did when the stream began.
+    pub(super) async fn end_revoked(&self, app: &App) -> Result<(), StoreError> {
         let ids = self.key_ids();
-        let rows = if ids.is_empty() { Vec::new() } else { app.store.keys_by_id(ids.clone()).await? };
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let rows = app.store.keys_by_id(ids.clone()).await?;
         let now = app.clock.now();
         let valid = |row: &&KeyRow| app.config.auth.key_ends(row).is_none_or(|end| now < end);
         let valid: BTreeSet<Uuid> = rows.iter().filter(valid).map(|row| row.id).collect();
         for stream in self.lock().open.values() {
             // A key that was not asked for belongs to a stream that opened meanwhile.
-            let revoked = stream.key_id.is_some_and(|id| !valid.contains(&id) && ids.contains(&id));
-            if revoked || stream.until.is_some_and(|until| until <= now) {
+            if stream.key_id.is_some_and(|id| !valid.contains(&id) && ids.binary_search(&id).is_ok()) {
                 stream.end.cancel();
             }
         }

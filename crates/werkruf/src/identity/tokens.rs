@@ -44,7 +44,10 @@ impl Tokens {
         let token = Token::parse(text)?;
         let trusted = self.trusted.iter().find(|trusted| claims::is_from(&trusted.issuer, &token.claims));
         let trusted = trusted.ok_or(TokenFault::Refused("its issuer is not trusted here"))?;
-        claims::check(&trusted.issuer, &token.claims, self.clock.now())?;
+        match claims::check(&trusted.issuer, &token.claims, self.clock.now()) {
+            Err(TokenFault::Expired) => return Err(trusted.expired(&token).await),
+            checked => checked?,
+        }
         let key = trusted.key(&token).await?;
         if !token.is_signed_by(&key) {
             return Err(TokenFault::Refused("its signature is wrong"));
@@ -54,6 +57,14 @@ impl Tokens {
 }
 
 impl TrustedIssuer {
+    /// The fault of a token that has expired. With a wrong signature, or one that cannot be checked, it is as wrong as any other.
+    async fn expired(&self, token: &Token<'_>) -> TokenFault {
+        match self.key(token).await {
+            Ok(key) if token.is_signed_by(&key) => TokenFault::Expired,
+            Ok(_) | Err(_) => TokenFault::Refused("it has expired"),
+        }
+    }
+
     async fn key(&self, token: &Token<'_>) -> Result<Key, TokenFault> {
         const NO_KEY: TokenFault = TokenFault::Refused("no key of its issuer fits it");
         let id = token.key_id.as_deref();

@@ -170,6 +170,7 @@ async fn rejection(tokens: &Tokens, token: &str) -> &'static str {
     match tokens.verify(token).await {
         Ok(_) => "",
         Err(TokenFault::Refused(reason)) => reason,
+        Err(TokenFault::Expired) => "signed and expired",
         Err(TokenFault::KeysUnavailable) => "unavailable",
     }
 }
@@ -225,7 +226,7 @@ async fn every_claim_is_checked() {
     let now = Clock::system(0).now().as_second();
     for (path, value, fragment) in [
         ("exp", json!(now - 20), ""),
-        ("exp", json!(now - 31), "expired"),
+        ("exp", json!(now - 31), "signed and expired"),
         ("exp", json!(null), "expiry"),
         ("exp", json!("4102444800"), "expiry"),
         ("nbf", json!(now + 20), ""),
@@ -247,6 +248,8 @@ async fn every_claim_is_checked() {
         let reason = rejection(&tokens, &secret_token(&with(path, value.clone()))).await;
         assert!(reason.contains(fragment) && reason.is_empty() == fragment.is_empty(), "{path} {value}: {reason:?}");
     }
+    let forged = hs256(&json!({"alg": "HS256"}), &with("exp", json!(now - 31)), b"another secret of another project");
+    assert_eq!(rejection(&tokens, &forged).await, "it has expired", "not signed by the issuer");
     let api_key = json!({"iss": "supabase", "ref": "abc", "role": "service_role", "iat": now, "exp": now + 1_000_000});
     assert!(!rejection(&tokens, &secret_token(&api_key)).await.is_empty());
 }

@@ -27,10 +27,11 @@ const TOO_MANY: &str = concat!(
 /// Accepts connections until it is dropped.
 pub(super) async fn accept(socket: &TcpListener, registry: &Arc<ConnectionRegistry>, server: &ConnectionServer) {
     let mut pause = Pause::default();
-    while let Some(place) = registry.acquire().await {
+    loop {
         match socket.accept().await {
             Ok((stream, client)) => {
                 pause = Pause::default();
+                let Some(place) = registry.acquire(client.ip()).await else { return };
                 match registry.register(client, place) {
                     Some(registration) => server.serve(stream, registration),
                     None if server.has_tls() => {}

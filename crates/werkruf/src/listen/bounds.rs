@@ -54,6 +54,9 @@ impl Default for Bounds {
 /// operator can reach a server whose connections are all busy. Further connections wait in the queue of the kernel.
 pub(super) const SPARE_CONNECTIONS: u32 = 16;
 
+/// So many spare connections of one address may wait for their heads. One more ends the oldest of them.
+pub(super) const SPARE_PER_ADDRESS: usize = 2;
+
 /// The time for the head of a request on a spare connection: these are few, and the operator must not wait for others for long.
 pub(super) const SPARE_HEAD: Duration = Duration::from_secs(2);
 

@@ -52,7 +52,7 @@ impl ConnectionServer {
         let router = ConnectionRouter {
             router: TowerToHyperService::new(self.router.clone()),
             bounds,
-            peer: stream.peer_addr().ok().map(|address| Peer(address.ip())),
+            peer: Peer(registration.peer),
             control: Arc::clone(&registration.control),
             spare,
             is_operator: Arc::clone(&self.is_operator),

@@ -41,6 +41,8 @@ pub(super) struct ConnectionControl {
     reads_ignored: AtomicBool,
     /// The streams of an HTTP/2 connection, each with a number like `write_wait`.
     streams: Mutex<Vec<Arc<AtomicU32>>>,
+    /// Whether a whole head has arrived.
+    had_head: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -90,6 +92,12 @@ impl ConnectionControl {
     /// Records that a request arrived.
     pub(super) fn set_busy(&self) {
         self.idle_since.store(0, Ordering::Relaxed);
+        self.had_head.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a request has ever arrived.
+    pub(super) fn had_head(&self) -> bool {
+        self.had_head.load(Ordering::Relaxed)
     }
 
     /// Since when the connection has waited for the first byte of a request; `None` if it does not. Later times are larger.

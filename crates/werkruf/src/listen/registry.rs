@@ -7,10 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::bounds::{Bounds, SPARE_CONNECTIONS};
+use super::bounds::{Bounds, SPARE_CONNECTIONS, SPARE_PER_ADDRESS};
 use super::control::{Command, ConnectionControl};
 use super::proxies::Proxies;
+
+/// How often a request that waits for a place looks for a connection that became idle.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub(super) struct ConnectionRegistry {
     entries: Mutex<Entries>,
@@ -31,6 +35,8 @@ struct Entries {
 /// One connection with the state of the watchdog.
 struct Entry {
     control: Arc<ConnectionControl>,
+    address: IpAddr,
+    spare: Option<Arc<SparePlace>>,
     /// The write wait at the last sweep, and for how many sweeps it was the same.
     write_wait: u32,
     sweeps: u32,
@@ -69,6 +75,8 @@ pub(super) struct Registration {
     registry: Arc<ConnectionRegistry>,
     id: u64,
     address: IpAddr,
+    /// The address at the other end.
+    pub(super) peer: IpAddr,
     pub(super) control: Arc<ConnectionControl>,
     place: Place,
 }
@@ -102,12 +110,24 @@ impl SparePlace {
             return true;
         }
         let capacity = &self.registry.capacity;
-        if capacity.available_permits() == 0 {
-            self.registry.evict_idle();
+        // One attempt to the end: it keeps its place among those that wait.
+        let mut acquiring = std::pin::pin!(Arc::clone(capacity).acquire_owned());
+        let end = Instant::now() + wait;
+        loop {
+            if capacity.available_permits() == 0 {
+                self.registry.evict_idle();
+            }
+            tokio::select! {
+                biased;
+                permit = &mut acquiring => {
+                    let Ok(permit) = permit else { return false };
+                    *self.permit() = SparePermit { _permit: permit, is_kept: true };
+                    return true;
+                }
+                () = sleep_until(end) => return false,
+                () = sleep(LOOK_AGAIN) => {}
+            }
         }
-        let Ok(Ok(permit)) = tokio::time::timeout(wait, Arc::clone(capacity).acquire_owned()).await else { return false };
-        *self.permit() = SparePermit { _permit: permit, is_kept: true };
-        true
     }
 
     fn permit(&self) -> MutexGuard<'_, SparePermit> {
@@ -127,8 +147,17 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Waits until one more connection is allowed.
-    pub(super) async fn acquire(self: &Arc<Self>) -> Option<Place> {
+    /// Waits for a place for a connection from this address. Where only spare places are left, silent connections give way: those
+    /// above the share of the address, and one of any address while no place is free.
+    pub(super) async fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
+        if self.capacity.available_permits() == 0 {
+            if !self.proxies.contains(address) {
+                self.end_silent(Some(counted_address(address)), SPARE_PER_ADDRESS);
+            }
+            if self.spare.available_permits() == 0 {
+                self.end_silent(None, 1);
+            }
+        }
         tokio::select! {
             biased;
             permit = Arc::clone(&self.capacity).acquire_owned() => permit.ok().map(|permit| Place::Kept { _permit: permit }),
@@ -139,10 +168,28 @@ impl ConnectionRegistry {
         }
     }
 
-    /// Closes the connection that has been idle for longest.
+    /// Ends the spare connection that has waited longest for its head, if so many of them wait, of this address or of all.
+    fn end_silent(&self, address: Option<IpAddr>, at_least: usize) {
+        let entries = self.entries();
+        let is_silent = |entry: &Entry| {
+            entry.spare.is_some()
+                && !entry.control.had_head()
+                && entry.control.command() < Command::End
+                && address.is_none_or(|address| entry.address == address)
+        };
+        let silent = entries.connections.iter().filter(|(_, entry)| is_silent(entry));
+        if silent.clone().count() >= at_least
+            && let Some((_, oldest)) = silent.min_by_key(|(id, _)| **id)
+        {
+            oldest.control.send(Command::End);
+        }
+    }
+
+    /// Closes the connection that has been idle for longest. The end of a spare one would leave no place.
     fn evict_idle(&self) {
         let entries = self.entries();
-        let serving = entries.connections.values().filter(|entry| entry.control.command() == Command::Serve);
+        let has_place = |entry: &&Entry| entry.spare.as_ref().is_none_or(|spare| spare.is_kept());
+        let serving = entries.connections.values().filter(has_place).filter(|entry| entry.control.command() == Command::Serve);
         let idle = serving.filter_map(|entry| Some((entry.control.idle_since()?, entry)));
         if let Some((_, oldest)) = idle.min_by_key(|(since, _)| *since) {
             oldest.control.send(Command::Close);
@@ -167,8 +214,10 @@ impl ConnectionRegistry {
         let id = entries.next_id;
         entries.next_id += 1;
         let control = Arc::new(ConnectionControl::default());
-        entries.connections.insert(id, Entry { control: Arc::clone(&control), write_wait: 0, sweeps: 0, streams: Vec::new() });
-        Some(Registration { registry: Arc::clone(self), id, address, control, place })
+        let spare = place.spare();
+        let entry = Entry { control: Arc::clone(&control), address, spare, write_wait: 0, sweeps: 0, streams: Vec::new() };
+        entries.connections.insert(id, entry);
+        Some(Registration { registry: Arc::clone(self), id, address, peer: client.ip(), control, place })
     }
 
     /// Lets running requests finish and accepts no new ones.
@@ -207,9 +256,15 @@ impl ConnectionRegistry {
 impl Registration {
     /// The place of a spare connection.
     pub(super) fn spare(&self) -> Option<Arc<SparePlace>> {
-        match &self.place {
-            Place::Kept { .. } => None,
-            Place::Spare(place) => Some(Arc::clone(place)),
+        self.place.spare()
+    }
+}
+
+impl Place {
+    fn spare(&self) -> Option<Arc<SparePlace>> {
+        match self {
+            Self::Kept { .. } => None,
+            Self::Spare(place) => Some(Arc::clone(place)),
         }
     }
 }

@@ -1,8 +1,9 @@
 use super::*;
 
 async fn registration(registry: &Arc<ConnectionRegistry>, client: &str) -> Option<Registration> {
-    let permit = registry.acquire().await.unwrap();
-    registry.register(client.parse().unwrap(), permit)
+    let client: SocketAddr = client.parse().unwrap();
+    let permit = registry.acquire(client.ip()).await.unwrap();
+    registry.register(client, permit)
 }
 
 fn registry(per_address: u32) -> Arc<ConnectionRegistry> {
@@ -69,4 +70,63 @@ async fn only_a_wait_that_lasts_for_all_sweeps_ends_a_connection() {
         [Command::Reset, Command::Close],
         "a weaker command never replaces a stronger one"
     );
+}
+
+fn commands(connections: &[Registration]) -> Vec<Command> {
+    connections.iter().map(|connection| connection.control.command()).collect()
+}
+
+#[tokio::test]
+async fn silent_connections_give_way_where_only_spare_places_are_left() {
+    let registry = registry(100);
+    let mut kept = Vec::new();
+    for port in 0..16 {
+        kept.push(registration(&registry, &format!("203.0.113.1:{port}")).await.unwrap());
+    }
+    let mut spare = Vec::new();
+    for port in 0..3 {
+        spare.push(registration(&registry, &format!("192.0.2.1:{port}")).await.unwrap());
+    }
+    assert_eq!(commands(&spare), [Command::End, Command::Serve, Command::Serve], "two of one address");
+    spare.remove(0);
+    // A connection with a request is not silent.
+    spare[0].control.set_busy();
+    for number in 0..14 {
+        spare.push(registration(&registry, &format!("198.18.0.{number}:1")).await.unwrap());
+    }
+    assert_eq!(registry.spare.available_permits(), 0);
+    // All are taken: the next one gets the place of the silent one that came first.
+    let next = registration(&registry, "198.18.1.1:1");
+    let mut next = std::pin::pin!(next);
+    assert!(futures_util::poll!(&mut next).is_pending());
+    assert_eq!(commands(&spare[..3]), [Command::Serve, Command::End, Command::Serve]);
+    spare.remove(1);
+    assert!(next.await.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_for_a_place_gets_that_of_a_connection_that_becomes_idle() {
+    let registry = registry(100);
+    let mut kept = Vec::new();
+    for port in 0..16 {
+        let connection = registration(&registry, &format!("203.0.113.1:{port}")).await.unwrap();
+        connection.control.set_busy();
+        kept.push(connection);
+    }
+    let spare = [registration(&registry, "192.0.2.1:1").await.unwrap(), registration(&registry, "192.0.2.2:1").await.unwrap()];
+    // An idle spare connection has no place to give.
+    spare[0].control.set_idle(std::time::Instant::now());
+    let place = spare[1].spare().unwrap();
+    let keeping = place.keep(Duration::from_secs(1));
+    let idle = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        kept[3].control.set_idle(std::time::Instant::now());
+        while kept[3].control.command() == Command::Serve {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        kept.remove(3);
+    };
+    let (is_kept, ()) = tokio::join!(keeping, idle);
+    assert!(is_kept);
+    assert_eq!(commands(&spare), [Command::Serve, Command::Serve]);
 }

@@ -56,7 +56,7 @@ async fn create(
     headers: HeaderMap,
     body: body::RequestBody,
 ) -> Result<Response, ApiError> {
-    let (raw, fields) = start::read_fields(&api, &identity, body, &chat_request::FIELDS).await?;
+    let (raw, fields) = start::read_fields(&api, &identity, &headers, body, &chat_request::FIELDS).await?;
     let (request, options) = chat_request::read(raw, fields)?;
     let mut started = start(&api, &identity, &headers, request).await?;
     let mut response = match options.stream {

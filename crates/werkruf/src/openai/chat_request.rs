@@ -1,12 +1,12 @@
 //! The body of a Chat Completions request. It is read field by field: a field that is unknown, null or of an unexpected type is
 //! ignored, because clients send fields that only some servers understand.
 
-use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use werkruf_llm::history_formats::HistoryFormat;
 
 use super::start::TurnRequest;
 use super::tools;
+use crate::api::body::RawBody;
 use crate::api::error::ApiError;
 
 /// Options that are passed to the model under their own names.
@@ -57,7 +57,7 @@ pub(crate) struct ResponseOptions {
 }
 
 /// Parses a request body.
-pub(crate) fn read(raw: Bytes, mut body: Map<String, Value>) -> Result<(TurnRequest, ResponseOptions), ApiError> {
+pub(crate) fn read(raw: RawBody, mut body: Map<String, Value>) -> Result<(TurnRequest, ResponseOptions), ApiError> {
     let Some(Value::Array(mut values)) = body.remove("messages") else {
         return Err(ApiError::invalid("The field messages is missing; send a list of messages."));
     };

@@ -1,13 +1,12 @@
-use bytes::Bytes;
 use serde_json::{Value, json};
 use werkruf_runtime::ClientChoice;
 
-use super::{FIELDS, ResponseOptions, TurnRequest, read};
+use super::{FIELDS, RawBody, ResponseOptions, TurnRequest, read};
 
 fn parsed(body: Value) -> (TurnRequest, ResponseOptions) {
     let Value::Object(mut body) = body else { panic!("an object") };
     body.retain(|name, _| FIELDS.contains(&name.as_str()));
-    read(Bytes::new(), body).ok().unwrap()
+    read(RawBody::empty(), body).ok().unwrap()
 }
 
 #[test]
@@ -36,7 +35,7 @@ fn nulls_and_unexpected_types_are_ignored() {
     }));
     assert_eq!(options, ResponseOptions { stream: false, include_usage: false, legacy: false, model: None });
     assert!(request.tools.is_empty() && request.options.is_empty() && request.temperature.is_none());
-    assert!(read(Bytes::new(), serde_json::Map::new()).is_err());
+    assert!(read(RawBody::empty(), serde_json::Map::new()).is_err());
 }
 
 #[test]

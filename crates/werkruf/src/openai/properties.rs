@@ -1,6 +1,5 @@
 //! Properties of the parsers of OpenAI requests that must hold for any input; see [`crate::properties`].
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
 use werkruf_contract::count_json_values;
 use werkruf_llm::history_formats::HistoryFormat;
@@ -10,6 +9,7 @@ use super::input::Input;
 use super::responses::request::{self, Request};
 use super::transcript::TranscriptDigest;
 use crate::api::json_values::RawFields;
+use crate::api::properties::raw;
 
 fn fields(input: &[u8], names: &'static [&'static str]) -> Option<Map<String, Value>> {
     let fields = RawFields::read(input, names).ok()?;
@@ -21,7 +21,7 @@ fn fields(input: &[u8], names: &'static [&'static str]) -> Option<Map<String, Va
 /// A request of Chat Completions, up to its messages.
 pub fn chat_request(input: &[u8]) {
     let Some(body) = fields(input, &chat_request::FIELDS) else { return };
-    if let Ok((request, options)) = chat_request::read(Bytes::copy_from_slice(input), body) {
+    if let Ok((request, options)) = chat_request::read(raw(input), body) {
         assert!(options.model.is_none_or(|model| !model.is_empty()));
         assert!(request.max_output_tokens.is_none_or(|limit| limit > 0));
         messages(request.format, &request.values);

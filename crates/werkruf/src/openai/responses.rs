@@ -54,7 +54,7 @@ async fn create(
     headers: HeaderMap,
     body: body::RequestBody,
 ) -> Result<Response, ApiError> {
-    let (raw, fields) = start::read_fields(&api, &identity, body, &request::FIELDS).await?;
+    let (raw, fields) = start::read_fields(&api, &identity, &headers, body, &request::FIELDS).await?;
     let mut request = Request::read(fields)?;
     let app = &api.app;
     let previous = match &request.echo.previous_response_id {
@@ -82,7 +82,7 @@ fn turn_request(
     request: Request,
     items: Vec<Value>,
     previous: Option<Uuid>,
-    raw: bytes::Bytes,
+    raw: body::RawBody,
 ) -> Result<(TurnRequest, object::RequestEcho), ApiError> {
     let (instructions, options) = (request.instructions(), request.options());
     let (temperature, max_output_tokens) = (request.number("temperature"), request.number("max_output_tokens"));

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use werkruf_contract::{Texts, ToolContext, Uuid};
@@ -37,19 +36,25 @@ const BODY_LIMIT: usize = 16 * 1024 * 1024;
 pub(crate) async fn read_fields(
     api: &ApiState,
     Authenticated(identity): &Authenticated,
+    headers: &HeaderMap,
     body: body::RequestBody,
     names: &'static [&'static str],
-) -> Result<(Bytes, Map<String, Value>), ApiError> {
+) -> Result<(body::RawBody, Map<String, Value>), ApiError> {
     let (runtime, caller) = (&api.app.runtime, identity.caller()?);
-    runtime.check_place()?;
-    let over_limit = runtime.check_turn_limits(&caller, CHANNEL).err();
+    // A repeated request starts no turn; the runtime tells.
+    let over_limit = if body::has_idempotency_key(headers) {
+        None
+    } else {
+        runtime.check_place()?;
+        runtime.check_turn_limits(&caller, CHANNEL).err()
+    };
     let raw = body::bytes_up_to(body, BODY_LIMIT).await?;
     let fields = body::json_fields(&raw, names, |fields| match over_limit {
         // Results of tools may continue a turn; only the values tell.
         Some(refusal) if !fields.may_have_results() => Err(refusal.into()),
         Some(_) | None => Ok(()),
     })?;
-    Ok((raw.bytes(), fields))
+    Ok((raw, fields))
 }
 
 /// A request to start a turn, from Chat Completions or from Responses.
@@ -73,7 +78,7 @@ pub(crate) struct TurnRequest {
     /// Stored with the turn, for later requests about it.
     pub(crate) echo: Value,
     /// The body, whose digest is compared when an idempotency key is used again.
-    pub(crate) raw: Bytes,
+    pub(crate) raw: body::RawBody,
 }
 
 /// A turn that was started, or the earlier turn that the same request started.
@@ -140,10 +145,11 @@ pub(crate) async fn start(
         let events = TurnEvents::Stored(stored_events(api, &turn).await?.into());
         return Ok(StartedTurn { tenant_id: identity.tenant_id, conversation_id, turn_id, events, model, texts, replayed: true, digest });
     }
+    let is_named = matches!(target, Target::Named(_));
     let (message, digest) = inbound_message(headers, &context, caller.clone(), assistant.clone(), target, &input, request.clone())?;
     let runtime = api.app.runtime.clone();
     let mut accepted = api.run_detached(async move { runtime.chat(message).await }).await?;
-    if matches!(accepted, Err(Refusal::Superseded)) {
+    if !is_named && matches!(accepted, Err(Refusal::Superseded)) {
         // Another request continued the conversation from the same message first: this request gets a conversation of its own.
         let (message, _) = inbound_message(headers, &context, caller, assistant, Target::New, &input, request)?;
         let runtime = api.app.runtime.clone();
@@ -266,6 +272,7 @@ fn inbound_message(
     };
     let digest = input.digest(start_digest);
     let idempotency = body::idempotency(headers, "", &request.raw)?;
+    let held = Some(request.raw.held());
     let client_request = client_request(headers, input, history, digest.clone(), request);
     let inbound = InboundMessage {
         caller,
@@ -281,6 +288,7 @@ fn inbound_message(
         client: Some(Arc::new(client_request)),
         results,
         after,
+        held,
     };
     Ok((inbound, digest))
 }

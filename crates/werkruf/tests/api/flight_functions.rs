@@ -54,6 +54,17 @@ async fn a_failed_search_has_the_format_of_the_seed_and_a_row_too() {
 }
 
 #[tokio::test]
+async fn a_body_that_was_not_read_keeps_the_status_of_its_error() {
+    let server = TestServer::open_in("", &[("WERKRUF_LIMIT_BYTES_IN_FLIGHT", "65536")]).await;
+    let key = server.key(Some(4), &["tools"]).await;
+    let request = server.with_key(&key, Method::POST, "/functions/v1/seatsaero-flight-search").body(" ".repeat(100_000));
+    let refused = request.send().await.unwrap();
+    assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
+    let error = json!({"type": "RETRYABLE", "code": "memory_busy", "message": "Other requests take the server's memory; try again."});
+    assert_eq!(body(refused).await, json!({"success": false, "error": error}));
+}
+
+#[tokio::test]
 async fn what_counts_for_the_flight_search_counts_for_the_functions() {
     let server = TestServer::open_with("[safety.no_flights]\ntools_denied = ['search_flights']\n").await;
     let request = server.as_user(4, Method::POST, "/functions/v1/seatsaero-flight-search").header("x-safety-mode", "no_flights");

@@ -1,7 +1,5 @@
 //! The life of API keys: rotation, last use, maximum age, networks, and the end of their streams.
 
-use std::time::Duration;
-
 use jiff::SignedDuration;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
@@ -83,8 +81,14 @@ async fn a_rotated_key_is_replaced_after_its_overlap() {
     for key in [&old, &new] {
         assert_eq!(conversations(&server, &key["key"]).await.status(), 200, "both count in the overlap");
     }
-    assert_eq!(rotate(&path, json!({"overlap_s": 0})).await.status(), 201);
-    assert_eq!(conversations(&server, &old["key"]).await.status(), 401);
+    let again = rotate(&path, json!({"overlap_s": 0})).await;
+    assert_eq!(again.status(), 409);
+    let error = body(again).await["error"].clone();
+    assert_eq!((&error["code"], &error["details"]["replaced_by"]), (&json!("already_rotated"), &new["id"]));
+    assert_eq!(listed(&server, &old["id"]).await["replaced_by"], new["id"]);
+    let path_of_new = format!("/api/keys/{}/rotate", new["id"].as_str().unwrap());
+    assert_eq!(rotate(&path_of_new, json!({"overlap_s": 0})).await.status(), 201);
+    assert_eq!(conversations(&server, &new["key"]).await.status(), 401);
     assert_eq!(refusal(rotate(&path, json!({"overlap_s": 2_592_001})).await).await, (400, "invalid_request".to_owned()));
     let unknown = "/api/keys/00000000-0000-7000-8000-00000000ffff/rotate";
     assert_eq!(refusal(rotate(unknown, json!({})).await).await, (404, "not_found".to_owned()));
@@ -121,6 +125,10 @@ async fn a_key_has_a_maximum_age() {
         stored_key(&server, secret, made, None).await;
         assert_eq!(conversations(&server, &json!(secret)).await.status(), status, "{secret}");
     }
+    let dying = stored_key(&server, "wk_dying", 60 - 2 * 86_400, None).await;
+    let rotated = server.operator(Method::POST, &format!("/api/keys/{}/rotate", dying.id)).send().await.unwrap();
+    let until: jiff::Timestamp = body(rotated).await["replaced_until"].as_str().unwrap().parse().unwrap();
+    assert!(until <= server.app.clock.now() + SignedDuration::from_secs(60), "not the whole overlap: {until}");
     let made = create(&server, json!({"user_id": 3, "scopes": ["read"]})).await;
     assert!(made["expires_at"].is_string(), "the list shows when it ends: {made}");
 }
@@ -151,15 +159,15 @@ async fn open_streams(server: &TestServer, key: &str) -> Vec<Stream> {
     vec![chat, Stream::new(events), Stream::new(completion)]
 }
 
-/// Every stream must end within five seconds. A turn of these streams takes 25, so only the check of the key ends them.
-async fn all_end(streams: Vec<Stream>) {
-    let ends = async {
-        for stream in streams {
-            let mut response = stream.response;
-            while response.chunk().await.unwrap().is_some() {}
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(15), ends).await.expect("a stream outlived its key");
+/// Waits until every stream has ended; their turns must still be running, so that only the check of the key can have ended them.
+async fn all_end(server: &TestServer, streams: Vec<Stream>) {
+    for stream in streams {
+        let mut response = stream.response;
+        while response.chunk().await.unwrap().is_some() {}
+    }
+    let calls = body(server.as_user(3, Method::GET, "/api/tool-calls").send().await.unwrap()).await;
+    let states: Vec<&str> = calls["tool_calls"].as_array().unwrap().iter().map(|call| call["status"].as_str().unwrap()).collect();
+    assert_eq!(states, ["running", "running"], "the turns go on");
 }
 
 #[tokio::test]
@@ -174,10 +182,7 @@ async fn the_streams_of_a_revoked_key_end_and_their_turns_go_on() {
     let kept = server.with_key(other["key"].as_str().unwrap(), Method::GET, &path).header("accept", "text/event-stream");
     let mut kept = Stream::new(kept.send().await.unwrap());
     assert_eq!(server.operator(Method::DELETE, &format!("/api/keys/{id}")).send().await.unwrap().status(), 204);
-    all_end(streams).await;
-    let calls = body(server.as_user(3, Method::GET, "/api/tool-calls").send().await.unwrap()).await;
-    let states: Vec<&str> = calls["tool_calls"].as_array().unwrap().iter().map(|call| call["status"].as_str().unwrap()).collect();
-    assert_eq!(states, ["running", "running"], "the turns go on");
+    all_end(&server, streams).await;
     assert!(kept.next().await.is_some(), "the stream of another key is open");
 }
 
@@ -189,7 +194,7 @@ async fn the_streams_of_an_expired_key_end() {
     let row = server.app.people().key_by_digest(KeyDigest::of("wk_short")).await.unwrap().unwrap();
     let path = format!("/api/keys/{}/rotate", row.id);
     assert_eq!(server.operator(Method::POST, &path).json(&json!({"overlap_s": 1})).send().await.unwrap().status(), 201);
-    all_end(streams).await;
+    all_end(&server, streams).await;
 }
 
 #[tokio::test]

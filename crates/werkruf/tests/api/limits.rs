@@ -58,6 +58,28 @@ async fn requests_of_a_key_are_limited_over_all_its_people() {
     refused(list(4).await, "rate_limited").await;
 }
 
+#[tokio::test]
+async fn requests_with_wrong_headers_count_too() {
+    let variables = [("WERKRUF_LIMIT_REQUESTS_PER_MINUTE_KEY", "1")];
+    let server = TestServer::open_in("[auth]\nunknown_users = 'guest'", &variables).await;
+    let wrong = async |key: &str, name: &'static str, value: &'static str| {
+        server.with_key(key, Method::GET, "/api/conversations").header(name, value).send().await.unwrap()
+    };
+    for (name, value, code) in [("x-tenant-id", "nowhere", "unknown_tenant"), ("x-user-id", "4", "forbidden")] {
+        let key = server.key(Some(3), &["read"]).await;
+        assert_eq!(refusal(wrong(&key, name, value).await).await.1, code);
+        refused(wrong(&key, name, value).await, "rate_limited").await;
+    }
+    // A key over its limit makes no guests.
+    let backend = server.key(None, &["read", "act_as"]).await;
+    assert_eq!(wrong(&backend, "x-user-id", "ext:first").await.status(), 200);
+    refused(wrong(&backend, "x-user-id", "ext:second").await, "rate_limited").await;
+    let people = server.app.people();
+    let tenant = werkruf::sample::DEMO_ID;
+    assert!(people.user_by_external_id(tenant, "first".to_owned()).await.unwrap().is_some());
+    assert!(people.user_by_external_id(tenant, "second".to_owned()).await.unwrap().is_none());
+}
+
 /// Sends a completion with a key.
 async fn complete(server: &TestServer, key: &str, messages: Value) -> Response {
     let tool = json!({"type": "function", "function": {"name": "mine", "parameters": {"type": "object", "properties": {}}}});
@@ -106,6 +128,45 @@ async fn results_that_nobody_awaits_do_not_avoid_the_limit() {
 }
 
 #[tokio::test]
+async fn results_that_come_several_times_at_once_continue_one_turn() {
+    let server = limited(&[("WERKRUF_LIMIT_TURNS_PER_MINUTE_KEY", "1")]).await;
+    let key = server.key(Some(3), &["chat", "tools"]).await;
+    server.model.script(vec![Reply::calls(vec![call("mine", json!({})).with_id("a")]), Reply::text("Done.")]);
+    let first = complete(&server, &key, json!([{"role": "user", "content": "hello"}])).await;
+    let conversation = first.headers()["x-conversation-id"].to_str().unwrap().to_owned();
+    let id = body(first).await["choices"][0]["message"]["tool_calls"][0]["id"].clone();
+    let result = json!({"messages": [{"role": "tool", "tool_call_id": id, "content": "42"}]});
+    let send = || async {
+        let request = server.with_key(&key, Method::POST, "/v1/chat/completions").header("x-conversation-id", &conversation);
+        request.json(&result).send().await.unwrap().status().as_u16()
+    };
+    let mut statuses = futures_util::future::join_all((0..6).map(|_| send())).await;
+    statuses.sort_unstable();
+    assert_eq!(statuses[0], 200, "{statuses:?}");
+    assert!(statuses[1..].iter().all(|status| [409, 429].contains(status)), "{statuses:?}");
+}
+
+#[tokio::test]
+async fn a_repeated_request_is_neither_counted_nor_refused() {
+    let server = limited(&[("WERKRUF_LIMIT_TURNS_PER_MINUTE_KEY", "1")]).await;
+    for path in ["/api/chat", "/v1/chat/completions", "/v1/responses", "/api/tools/test_echo/invoke"] {
+        let key = server.key(Some(3), &["chat", "tools"]).await;
+        let request = json!({"message": "hello", "messages": [{"role": "user", "content": "hello"}], "input": "hello"});
+        let request = if path.ends_with("invoke") { json!({"input": {"value": 1}}) } else { request };
+        let send = async |name: &str| {
+            let request = server.with_key(&key, Method::POST, path).header("accept", "application/json").json(&request);
+            request.header("idempotency-key", format!("{path} {name}")).send().await.unwrap()
+        };
+        assert_eq!(send("one").await.status(), 200, "{path}");
+        for _ in 0..2 {
+            let again = send("one").await;
+            assert_eq!((again.status().as_u16(), &again.headers()["idempotent-replayed"]), (200, &"true".parse().unwrap()), "{path}");
+        }
+        refused(send("two").await, "too_many_turns").await;
+    }
+}
+
+#[tokio::test]
 async fn a_step_back_of_the_wall_clock_locks_nobody_out() {
     let seconds = Arc::new(AtomicI64::new(Clock::system(0).now().as_second()));
     let read = Arc::clone(&seconds);
@@ -147,8 +208,12 @@ async fn failed_logins_of_an_address_make_it_wait_but_not_its_neighbours_with_a_
     };
     assert!(wrong >= 20, "{wrong}");
     refused(waiting, "rate_limited").await;
-    assert_eq!(from("192.0.2.1", &good).await.status(), 200, "a key that was accepted lately");
-    assert_eq!(from("192.0.2.2", &late).await.status(), 200, "another address");
+    for (key, who) in [(good.as_str(), "a key that was used before"), (&late, "a new one"), (ADMIN, "the operator")] {
+        let response = from("192.0.2.1", key).await;
+        assert_ne!(response.status(), 429, "{who} behind the same address");
+        assert_ne!(response.status(), 401, "{who}");
+    }
+    assert_eq!(from("192.0.2.2", "wk_wrong").await.status(), 401, "another address");
     let bare = server.bare(Method::GET, "/api/conversations").header("x-forwarded-for", "192.0.2.3");
     assert_eq!(refusal(bare.send().await.unwrap()).await.0, 401);
 }

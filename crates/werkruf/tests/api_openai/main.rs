@@ -13,6 +13,8 @@ mod conversations;
 #[cfg(test)]
 mod memory;
 #[cfg(test)]
+mod memory_shares;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod responses;

@@ -114,3 +114,18 @@ async fn bodies_above_the_budget_are_refused_and_the_others_answered() {
         assert_eq!(server.post("/v1/chat/completions", request(MIB)).await.status(), 200);
     }
 }
+
+#[tokio::test]
+async fn four_large_bodies_at_once_stay_within_the_budget() {
+    let budget = 64 * MIB;
+    let server = Server::start(&[("WERKRUF_LIMIT_BYTES_IN_FLIGHT", &budget.to_string())]);
+    assert_eq!(server.post("/v1/chat/completions", json!({"messages": [user("hi")]}).to_string()).await.status(), 200);
+    let before = server.peak();
+    let body = json!({"messages": [user("hi")], "unknown": "a".repeat(15 * MIB)}).to_string();
+    let post = || server.post("/v1/chat/completions", body.clone());
+    let answers = tokio::join!(post(), post(), post(), post());
+    let statuses = [answers.0, answers.1, answers.2, answers.3].map(|answer| answer.status().as_u16());
+    assert!(statuses.iter().all(|status| [200, 503].contains(status)), "{statuses:?}");
+    let taken = server.peak() - before;
+    assert!(taken < budget, "{} MiB with a budget of {} MiB", taken / MIB, budget / MIB);
+}

@@ -69,6 +69,7 @@ async fn while_all_connections_are_busy_only_the_operator_is_served() {
     refused.get("/").await;
     let answer = refused.rest().await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("server_busy") && answer.contains("retry-after: 1"), "{answer}");
+    assert!(answer.contains("x-request-id: "), "{answer}");
     // More often than there are spare connections: each is free again afterwards.
     for _ in 0..20 {
         let mut operator = listener.connect().await;
@@ -81,6 +82,25 @@ async fn while_all_connections_are_busy_only_the_operator_is_served() {
     let mut late = listener.connect().await;
     late.get("/").await;
     late.until("here").await;
+}
+
+#[tokio::test]
+async fn silent_connections_on_all_spare_places_do_not_keep_the_operator_out() {
+    let listener = TestListener::open(Bounds { connections: 1, head: TIMEOUT, ..bounds() }).await;
+    let mut busy = listener.connect().await;
+    busy.get("/held").await;
+    listener.state.requested.notified().await;
+    let mut silent = Vec::new();
+    for number in 0..16 {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(format!("127.0.1.{}:0", 1 + number / 2).parse().unwrap()).unwrap();
+        silent.push(crate::listener::Client(socket.connect(listener.address).await.unwrap()));
+    }
+    let mut operator = listener.connect().await;
+    operator.send("GET / HTTP/1.1\r\nhost: test\r\nauthorization: operator\r\n\r\n").await;
+    let answer = operator.rest().await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("here"), "{answer}");
+    assert_eq!(silent[0].rest().await, "", "the first of them was closed");
 }
 
 /// The real server with a small limit on open files.

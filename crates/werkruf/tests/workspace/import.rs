@@ -88,6 +88,21 @@ async fn a_key_imports_only_into_its_own_tenant() {
 }
 
 #[tokio::test]
+async fn an_import_takes_memory_as_other_bodies_do() {
+    let server = TestServer::open_in("", &[("WERKRUF_LIMIT_BYTES_IN_FLIGHT", "8388608")]).await;
+    let admin = server.key(None, &["admin"]).await;
+    // Two bytes for each value: the values take more than the bytes.
+    let values = format!(r#"{{"tenant": "demo", "unknown": [0{}]}}"#, ",0".repeat(100_000));
+    let text = json!({"tenant": "demo", "unknown": "a".repeat(3 * 1024 * 1024)}).to_string();
+    for large in [values, text] {
+        let refused = server.with_key(&admin, Method::POST, PATH).body(large).send().await.unwrap();
+        assert_eq!(refusal(refused).await, (503, "memory_busy".to_owned()));
+    }
+    let too_large = server.operator(Method::POST, PATH).body(vec![b' '; 32 * 1024 * 1024 + 1]).send().await.unwrap();
+    assert_eq!(refusal(too_large).await, (413, "body_too_large".to_owned()));
+}
+
+#[tokio::test]
 async fn an_import_may_be_larger_than_other_bodies() {
     let server = TestServer::open().await;
     let article = json!({"id": 60, "title": "Lang", "content": "Wort ".repeat(1_000_000), "tags": []});

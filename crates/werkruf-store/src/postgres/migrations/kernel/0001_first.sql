@@ -106,6 +106,7 @@ CREATE TABLE api_keys (
   allow_ips    text,
   safety_mode  text,
   collection   text,
+  replaced_by  uuid,
   PRIMARY KEY (tenant_id, id)
 );
 

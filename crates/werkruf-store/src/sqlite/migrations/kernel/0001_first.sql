@@ -111,6 +111,7 @@ CREATE TABLE api_keys (
   allow_ips    TEXT,
   safety_mode  TEXT,
   collection   TEXT,
+  replaced_by  TEXT,
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
 
