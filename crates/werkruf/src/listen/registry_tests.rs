@@ -117,7 +117,7 @@ async fn a_request_that_waits_for_a_place_gets_that_of_a_connection_that_becomes
     // An idle spare connection has no place to give.
     spare[0].control.set_idle(std::time::Instant::now());
     let place = spare[1].spare().unwrap();
-    let keeping = place.keep(Duration::from_secs(1));
+    let waiting = place.keep(Duration::from_secs(1));
     let idle = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         kept[3].control.set_idle(std::time::Instant::now());
@@ -126,7 +126,7 @@ async fn a_request_that_waits_for_a_place_gets_that_of_a_connection_that_becomes
         }
         kept.remove(3);
     };
-    let (is_kept, ()) = tokio::join!(keeping, idle);
+    let (is_kept, ()) = tokio::join!(waiting, idle);
     assert!(is_kept);
     assert_eq!(commands(&spare), [Command::Serve, Command::Serve]);
 }

@@ -30,7 +30,7 @@ async fn a_key_keeps_its_pins_and_shows_its_last_use() {
     let made = create(&server, request).await;
     let expected = json!({"id": made["id"], "tenant_id": made["tenant_id"], "user_id": "3", "scopes": ["read", "approve"],
         "name": "phone", "expires_at": null, "created_at": made["created_at"], "last_used_at": null,
-        "allow_ips": ["127.0.0.0/8", "2001:db8::1/128"], "safety_mode": "careful", "collection": "handbook"});
+        "allow_ips": ["127.0.0.0/8", "2001:db8::1/128"], "safety_mode": "careful", "collection": "handbook", "replaced_by": null});
     let mut without_secret = made.clone();
     assert!(without_secret.as_object_mut().unwrap().remove("key").unwrap().as_str().unwrap().starts_with("wk_"));
     assert_eq!(without_secret, expected);

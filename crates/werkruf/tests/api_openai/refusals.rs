@@ -72,13 +72,15 @@ async fn the_model_gets_no_address_of_its_own_network() {
 #[tokio::test]
 async fn over_the_limit_of_turns_no_message_is_read() {
     let server = TestServer::open_in("", &[("WERKRUF_LIMIT_TURNS_PER_MINUTE_KEY", "1")]).await;
+    // The operator has no limit of turns here.
     let key = server.key(Some(CLARA), &["chat"]).await;
-    let at = |path: &str| server.with_key(&key, Method::POST, path);
-    assert_eq!(at("/v1/chat/completions").json(&json!({"messages": [user("hi")]})).send().await.unwrap().status(), 200);
+    let post = |path: &str| server.with_key(&key, Method::POST, path);
+    let first = post("/v1/chat/completions").json(&json!({"messages": [user("hi")]})).send().await.unwrap();
+    assert_eq!(first.status(), 200);
     for (path, field) in [("/v1/chat/completions", "messages"), ("/v1/responses", "input")] {
         let send = async |message: &Value| {
             let request = json!({field: [message]});
-            refused(at(path).json(&request).send().await.unwrap()).await
+            refused(post(path).json(&request).send().await.unwrap()).await
         };
         // A message that cannot be read is not looked at. What may be the result of a tool is: it may continue a turn.
         assert_eq!(send(&json!({"role": "user", "content": 5})).await, is(429, "rate_limit_error", "too_many_turns"), "{path}");
