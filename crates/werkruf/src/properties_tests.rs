@@ -2,8 +2,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+type Property = fn(&[u8]);
+
 /// Every property, and a valid input of it.
-const PROPERTIES: [(fn(&[u8]), &str); 9] = [
+const PROPERTIES: [(Property, &str); 9] = [
     (json_fields, r#"{"a": [1, {"b": null}], "unknown": [[1e999]], "c": "\u00e4"}"#),
     (chat_request, include_str!("../../../fuzz/seeds/chat_request.json")),
     (responses_request, include_str!("../../../fuzz/seeds/responses_request.json")),

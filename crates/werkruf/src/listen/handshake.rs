@@ -20,7 +20,7 @@ const HANDSHAKE_RECORD: u8 = 22;
 
 /// The response to a request without TLS. It is a constant, because the request is not read.
 const HTTPS_REQUIRED: &str = concat!(
-    "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 104\r\n\r\n",
+    "HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: 107\r\n\r\n",
     "{\"error\":{\"type\":\"VALIDATION\",\"code\":\"https_required\",\"message\":\"This port serves HTTPS; write https://.\"}}"
 );
 
