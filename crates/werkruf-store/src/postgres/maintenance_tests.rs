@@ -13,8 +13,8 @@ use super::row::{all, only};
 use super::story_tests::fresh;
 use crate::story::{Notes, World};
 use crate::{
-    ApprovalFilter, Approvals, Author, CallFilter, Cluster, Maintenance, MaintenanceError, NewApproval, Page, People, PeopleBatch,
-    Records, Retention, SqliteStore, Store, StoreError, Turns,
+    ApprovalFilter, Approvals, Author, CallFilter, Cluster, Maintenance, MaintenanceError, NewApproval, Page, People, PeopleBatch, Records,
+    Retention, SqliteStore, Store, StoreError, Turns,
 };
 
 async fn world() -> World<PostgresStore> {
