@@ -12,7 +12,7 @@ use crate::background::compute;
 use crate::postgres_write::{batch, claim_unembedded, put_rights, put_vectors, renew_claims, unembedded};
 use crate::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
-    LanguageCount, NewDocuments, NewVector, REMEMBERED_CHANGES, ReadableCollection, TermScan, UnembeddedChunk,
+    LanguageCount, NewDocuments, NewRights, NewVector, REMEMBERED_CHANGES, ReadableCollection, TermScan, Trust, UnembeddedChunk,
 };
 
 crate::reading::readings!();
@@ -136,7 +136,7 @@ impl Knowledge for PostgresStore {
         })
     }
 
-    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, now: Timestamp) -> StoreFuture<'_, ()> {
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: NewRights, now: Timestamp) -> StoreFuture<'_, Trust> {
         Box::pin(async move { put_rights(self, tenant_id, &collection, &rights, now).await })
     }
 

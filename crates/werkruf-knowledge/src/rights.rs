@@ -76,6 +76,15 @@ impl CollectionRights {
     }
 }
 
+/// New rights of a collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRights {
+    pub read: Vec<String>,
+    pub write: Vec<String>,
+    /// Unchanged without it; a new collection is then trusted.
+    pub trust: Option<Trust>,
+}
+
 /// A collection that a grantee may read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadableCollection {

@@ -10,7 +10,7 @@ use crate::background::compute;
 use crate::sqlite_write::{add, put, put_rights, remove};
 use crate::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
-    LanguageCount, NewDocuments, NewVector, ReadableCollection, TermScan, UnembeddedChunk, stored_terms,
+    LanguageCount, NewDocuments, NewRights, NewVector, ReadableCollection, TermScan, Trust, UnembeddedChunk, stored_terms,
 };
 
 crate::reading::readings!();
@@ -118,7 +118,7 @@ impl Knowledge for SqliteStore {
         }))
     }
 
-    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, now: Timestamp) -> StoreFuture<'_, ()> {
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: NewRights, now: Timestamp) -> StoreFuture<'_, Trust> {
         Box::pin(self.write_rows(move |c| put_rights(c, &Id::from(tenant_id), &collection, &rights, now)))
     }
 

@@ -24,6 +24,8 @@ pub struct NewApproval {
     pub asked_by: String,
     /// The credential of the request that made the call.
     pub asked_key: String,
+    /// The person who retries a call of somebody else.
+    pub retried_by: Option<String>,
     pub expires_at: Timestamp,
 }
 
@@ -42,12 +44,20 @@ pub struct ApprovalRow {
     pub taint: Option<JsonText>,
     pub asked_by: String,
     pub asked_key: String,
+    pub retried_by: Option<String>,
     pub status: ApprovalStatus,
     pub decided_by: Option<String>,
     pub decided_key: Option<String>,
     pub created_at: Timestamp,
     pub decided_at: Option<Timestamp>,
     pub expires_at: Timestamp,
+}
+
+impl ApprovalRow {
+    /// Whether the call is for this person, or this person has retried it.
+    pub fn was_asked_by(&self, person: &str) -> bool {
+        self.asked_by == person || self.retried_by.as_deref() == Some(person)
+    }
 }
 
 impl ListRow for ApprovalRow {
@@ -79,9 +89,9 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Whether this decision is refused because whoever asked makes it. A decision that is not stored is refused for this reason first.
+    /// Why a decision was not stored: the asker made it, or it was decided before.
     pub fn outcome_without_change(&self, row: ApprovalRow) -> DecisionOutcome {
-        let asked = row.asked_by == self.by || self.key.as_deref() == Some(&row.asked_key);
+        let asked = row.was_asked_by(&self.by) || self.key.as_deref() == Some(&row.asked_key);
         if self.by_another && asked && row.status == ApprovalStatus::Pending && row.expires_at > self.at {
             DecisionOutcome::AskedByDecider(row)
         } else {

@@ -72,6 +72,8 @@ pub struct NewKey {
     pub allow_ips: Vec<String>,
     pub safety_mode: Option<String>,
     pub collection: Option<String>,
+    /// The first key of a series of rotations; `None` for that key itself.
+    pub root_id: Option<Uuid>,
 }
 
 impl NewKey {
@@ -94,6 +96,7 @@ impl NewKey {
             allow_ips: self.allow_ips,
             safety_mode: self.safety_mode,
             collection: self.collection,
+            root_id: self.root_id,
         }
     }
 }

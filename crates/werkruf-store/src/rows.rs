@@ -163,6 +163,8 @@ pub struct Summary {
     /// The `seq` of the last message in the summary; below 1 for messages that only the client request has.
     pub until: i64,
     pub text: String,
+    /// The untrusted results among what it covers: a JSON array; `None` without any.
+    pub untrusted: Option<JsonText>,
 }
 
 /// A row of `turns`.
@@ -391,6 +393,15 @@ pub struct KeyRow {
     pub safety_mode: Option<String>,
     /// The collection of every request with this key.
     pub collection: Option<String>,
+    /// The first key of a series of rotations; `None` for that key itself.
+    pub root_id: Option<Uuid>,
+}
+
+impl KeyRow {
+    /// Names the holder of the key: a rotation does not change it.
+    pub fn root(&self) -> Uuid {
+        self.root_id.unwrap_or(self.id)
+    }
 }
 
 /// What an id names.

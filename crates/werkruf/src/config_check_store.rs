@@ -10,7 +10,7 @@ use jiff::civil::Date;
 use werkruf_contract::Uuid;
 use werkruf_knowledge::{
     Added, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
-    LanguageCount, NewDocuments, NewVector, ReadableCollection, TermScan, UnembeddedChunk,
+    LanguageCount, NewDocuments, NewRights, NewVector, ReadableCollection, TermScan, Trust, UnembeddedChunk,
 };
 #[cfg(feature = "flights")]
 use werkruf_store::{ProviderAccount, SealedToken};
@@ -105,7 +105,7 @@ impl Knowledge for ClosedStore {
         closed()
     }
 
-    fn put_rights(&self, _: Uuid, _: String, _: CollectionRights, _: Timestamp) -> StoreFuture<'_, ()> {
+    fn put_rights(&self, _: Uuid, _: String, _: NewRights, _: Timestamp) -> StoreFuture<'_, Trust> {
         closed()
     }
 

@@ -27,6 +27,21 @@ pub(crate) fn key(config: &Config) -> Result<Key, StartError> {
     }
 }
 
+/// The key as it is written down; `None` while there is none.
+pub(crate) fn stored_text(config: &Config) -> Option<String> {
+    match (&config.secret_key, config.database.file()) {
+        (Some(key), _) => Some(key.expose_secret().trim().to_owned()),
+        (None, Some(file)) => fs::read_to_string(key_file(file)).ok().map(|text| text.trim().to_owned()),
+        (None, None) => None,
+    }
+}
+
+fn key_file(database: &Path) -> PathBuf {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".key");
+    PathBuf::from(path)
+}
+
 /// Reads 32 bytes of base64.
 pub(crate) fn read(text: &str) -> Option<Key> {
     STANDARD.decode(text.trim()).ok().and_then(|key| key.try_into().ok())
@@ -38,9 +53,7 @@ pub(crate) fn fault() -> ConfigViolation {
 }
 
 fn from_key_file(database: &Path) -> Result<Key, StartError> {
-    let mut path = database.as_os_str().to_owned();
-    path.push(".key");
-    let path = PathBuf::from(path);
+    let path = key_file(database);
     let failed = |source| StartError::Io { what: format!("the key in {} cannot be used", path.display()), source };
     let random: [u8; 32] = rand::random();
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {

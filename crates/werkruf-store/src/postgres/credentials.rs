@@ -13,8 +13,9 @@ use crate::{Credentials, KeyRow, KeyUse, NewKey, StoreError, StoreFuture};
 
 /// The id is new: a conflict is this very statement, committed by an attempt whose answer was lost.
 const INSERT: &str =
-    "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11
+    "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection,
+      root_id)
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $13
     WHERE $12 IS NULL OR EXISTS (SELECT 1 FROM api_keys WHERE tenant_id = $2 AND id = $12)
     ON CONFLICT (tenant_id, id) DO NOTHING";
 const SHORTEN: &str = "UPDATE api_keys SET expires_at = least(expires_at, $3) WHERE tenant_id = $1 AND id = $2 RETURNING true";
@@ -40,6 +41,7 @@ impl PostgresStore {
             p(&safety_mode),
             p(&collection),
             p(&old_id),
+            p(&key.root_id),
         ];
         let insert = Statement { sql: INSERT, params: &insert };
         let scope = DbRole::Tenant(key.tenant_id);

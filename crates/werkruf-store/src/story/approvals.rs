@@ -25,6 +25,7 @@ async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, New
         taint: Some(TAINT.to_owned()),
         asked_by: "1".to_owned(),
         asked_key: "key:1".to_owned(),
+        retried_by: None,
         expires_at: world.now.checked_add(SignedDuration::from_hours(1)).unwrap(),
     };
     let mut write = world.to_write(&running);

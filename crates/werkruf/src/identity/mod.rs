@@ -49,6 +49,8 @@ pub struct Identity {
     pub operator: bool,
     /// The id of the API key, if one was used.
     pub key_id: Option<Uuid>,
+    /// The first key of a series of rotations.
+    pub key_root: Option<Uuid>,
     /// The user. `None` if the request names no user; then only rows that belong to no user are accessible.
     pub principal: Option<Arc<Principal>>,
     /// From this time on the credential no longer counts.
@@ -141,9 +143,9 @@ async fn identify_credential(app: &App, address: IpAddr, headers: &HeaderMap, cr
         None => None,
     };
     let until = key.as_ref().and_then(|key| app.config.auth.key_ends(key));
-    let (operator, key_id) = (key.is_none(), key.as_ref().map(|key| key.id));
+    let (operator, key_id, key_root) = (key.is_none(), key.as_ref().map(|key| key.id), key.as_ref().map(|key| key.root()));
     let (safety_mode, collection) = key.map_or((None, None), |key| (key.safety_mode, key.collection));
-    Ok(Identity { tenant_id, scopes, operator, key_id, principal, until, safety_mode, collection })
+    Ok(Identity { tenant_id, scopes, operator, key_id, key_root, principal, until, safety_mode, collection })
 }
 
 /// The scopes of a user who authenticates with a token.
@@ -177,6 +179,7 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, credential: &str)
         scopes: TOKEN_SCOPES,
         operator: false,
         key_id: None,
+        key_root: None,
         principal: Some(principal),
         until: Some(token.until),
         safety_mode: None,

@@ -263,6 +263,29 @@ async fn another_process_finds_the_taint_in_the_rows() {
     assert_eq!((world.service.received("pay"), world.service.received("mail")), (1, 0));
 }
 
+/// The assistant is named in the first message only. What it pins holds for a later turn that waits and goes on, here or in another process.
+#[tokio::test]
+async fn a_turn_that_goes_on_keeps_the_assistant_of_its_conversation() {
+    for restarts in [false, true] {
+        let file = "[[assistants]]\nname = 'strict'\ntaint = 'deny'\nsafety_mode = 'careful'\ncollections = ['handbook']\n
+            [safety.careful]\napproval_required_for = ['feed']\n";
+        let world = world(file).await;
+        world.server.model.script(vec![Reply::text("Hello.")]);
+        let sent = world.server.with_key(&world.key, Method::POST, "/api/chat").header("accept", "application/json");
+        let first = body(sent.json(&json!({"message": "hi", "assistant": "strict"})).send().await.unwrap()).await;
+        world.server.model.script(vec![calls(&["feed"])]);
+        let approval = world.waits("Read.", &first["conversation_id"]).await;
+        let world = if restarts { restarted(world).await } else { world };
+        world.server.model.script(vec![calls(&["pay"]), Reply::text("I may not.")]);
+        world.approve(&approval).await;
+        let (pay, feed) = (world.row("pay").await, world.row("feed").await);
+        assert_eq!((&pay["error_code"], world.service.received("pay"), &feed["status"]), (&json!("tainted"), 0, &json!("succeeded")));
+        assert_eq!((&pay["context"]["safety_mode"], &pay["context"]["collection_id"]), (&json!("careful"), &json!("handbook")));
+        let turn = world.get(&format!("/api/turns/{}", approval["turn_id"].as_str().unwrap())).await;
+        assert_eq!(turn["assistant"], "strict", "{turn}");
+    }
+}
+
 #[tokio::test]
 async fn a_direct_call_has_no_taint_and_results_in_a_clients_own_history_are_the_clients() {
     let world = world("").await;

@@ -106,6 +106,7 @@ CREATE TABLE api_keys (
   allow_ips    text,
   safety_mode  text,
   collection   text,
+  root_id      uuid,
   PRIMARY KEY (tenant_id, id)
 );
 
@@ -133,6 +134,8 @@ CREATE TABLE conversations (
   -- Summary of the messages that are no longer sent to the model, and the seq up to which it reaches.
   summary       text,
   summary_until bigint,
+  -- The untrusted results that the summary covers, as a JSON array.
+  summary_untrusted text,
   PRIMARY KEY (tenant_id, id)
 ) WITH (fillfactor = 85);
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
@@ -318,6 +321,7 @@ CREATE TABLE approvals (
   taint            json,
   asked_by         text NOT NULL,
   asked_key        text NOT NULL,
+  retried_by       text,
   status           text NOT NULL CHECK (status IN ('pending', 'approved', 'denied', 'expired', 'canceled')),
   decided_by       text,
   decided_key      text,
