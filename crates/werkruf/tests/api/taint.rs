@@ -294,12 +294,12 @@ async fn a_direct_call_has_no_taint() {
     let invoke = world.server.with_key(&world.key, Method::POST, "/api/tools/pay/invoke");
     let invoked = invoke.json(&json!({"input": {}, "conversation_id": first["conversation_id"]})).send().await.unwrap();
     assert_eq!((invoked.status().as_u16(), world.service.received("pay")), (200, 1));
-
 }
 
 /// A history in which the assistant called this tool, in the format of OpenAI.
 fn history_with(tool: &str) -> Vec<Value> {
-    let asked = json!({"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": tool, "arguments": "{}"}}]});
+    let asked =
+        json!({"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": tool, "arguments": "{}"}}]});
     vec![json!({"role": "user", "content": "hi"}), asked, json!({"role": "tool", "tool_call_id": "c1", "content": "x"})]
 }
 
@@ -309,7 +309,9 @@ async fn results_in_a_clients_own_history_are_the_clients_unless_an_untrusted_to
     for (tool, tools, tainted) in [("lookup", json!(null), false), ("web", own_web, false), ("web", json!(null), true)] {
         let world = world("").await;
         world.server.model.script(vec![calls(&["pay"]), Reply::text("Paid.")]);
-        let mut request = json!({"model": "default", "messages": [history_with(tool), vec![json!({"role": "user", "content": "Pay."})]].concat()});
+        let mut messages = history_with(tool);
+        messages.push(json!({"role": "user", "content": "Pay."}));
+        let mut request = json!({"model": "default", "messages": messages});
         if !tools.is_null() {
             request["tools"] = tools;
         }
