@@ -85,8 +85,8 @@ pub struct ToolSpec {
     pub max_response_bytes: usize,
     /// The slugs or ids of the tenants that have this tool; empty: every tenant has it.
     pub tenants: Vec<String>,
-    /// The tool of which this one is another form, for direct calls only: no model is offered it, no list shows it, and what is
-    /// configured for the named tool counts for this one too.
+    /// The tool of which this one is another form. Programs may call this form directly. Models and lists have only the named tool, and its
+    /// configuration counts for both.
     pub direct_form_of: Option<Cow<'static, str>>,
     /// Whether what the tool returns may be written by strangers. After such a result, calls with consequences need an approval.
     pub trust: Trust,
@@ -183,6 +183,8 @@ pub struct Invocation {
     pub attempt: u32,
     /// The same for all attempts of one call.
     pub idempotency_key: String,
+    /// The untrusted results that the model had read when it made the call: `[{tool, job_id}]`; `None` without any.
+    pub untrusted: Option<Value>,
     /// The models that the call may use, in the name of its user.
     pub models: Arc<dyn Models>,
 }

@@ -45,7 +45,8 @@ pub struct SearchRequest {
     pub grantee: Grantee,
     /// The user of the usage row for the query's vector.
     pub user_id: String,
-    pub collection: Option<String>,
+    /// `None` in place of a name is the default collection.
+    pub collections: Vec<Option<String>>,
     pub query: String,
     pub top_k: usize,
     pub mode: SearchMode,
@@ -153,12 +154,12 @@ impl KnowledgeBase {
         Ok(Some((row, languages, alpha)))
     }
 
-    /// Searches. If the embedder does not answer in time, the search uses words only.
-    pub async fn search(&self, request: SearchRequest) -> Result<SearchAnswer, StoreError> {
-        let SearchRequest { grantee, user_id, collection, query, top_k, mode, models } = request;
+    /// Searches each collection, with one vector of the query. If the embedder does not answer in time, the search uses words only.
+    pub async fn search(&self, request: SearchRequest) -> Result<Vec<SearchAnswer>, StoreError> {
+        let SearchRequest { grantee, user_id, collections, query, top_k, mode, models } = request;
         let embedder = self.embedder.as_ref().filter(|_| mode == SearchMode::Hybrid);
         let tenant_id = grantee.tenant_id();
-        let mut search = SearchQuery { grantee, collection: named(collection), text: query, top: top_k, ..SearchQuery::default() };
+        let mut search = SearchQuery { grantee, text: query, top: top_k, ..SearchQuery::default() };
         let mut degraded = None;
         if let Some(embedder) = embedder {
             let models = models.unwrap_or_else(|| embedder.models_for(tenant_id, &user_id));
@@ -168,6 +169,20 @@ impl KnowledgeBase {
             }
             search.model_languages = embedder.languages().to_vec();
         }
+        let mut answers = Vec::with_capacity(collections.len());
+        for collection in collections {
+            let search = SearchQuery { collection: named(collection), ..search.clone() };
+            answers.push(self.search_collection(search, embedder, degraded).await?);
+        }
+        Ok(answers)
+    }
+
+    async fn search_collection(
+        &self,
+        search: SearchQuery,
+        embedder: Option<&Arc<Embedder>>,
+        mut degraded: Option<&'static str>,
+    ) -> Result<SearchAnswer, StoreError> {
         let found = self.library.search(search).await?;
         if found.wrong_size {
             tracing::warn!("the vector of the query has another size than the stored ones of the model; the search uses words only");

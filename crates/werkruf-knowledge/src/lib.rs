@@ -49,7 +49,7 @@ pub use embedder::Embedder;
 pub use index::Index;
 pub use language::Language;
 pub use library::{Library, SearchQuery, SearchResult};
-pub use rights::{CollectionRights, EVERYBODY, Grantee, ReadableCollection};
+pub use rights::{CollectionRights, EVERYBODY, Grantee, NewRights, ReadableCollection};
 pub use rows::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRow, DEFAULT_COLLECTION, DocumentRow, Knowledge,
     LanguageCount, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk,

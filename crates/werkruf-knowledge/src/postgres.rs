@@ -14,7 +14,7 @@ use crate::postgres_write::{batch, claim_unembedded, put_rights, put_vectors, re
 use crate::rights::rights_act;
 use crate::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
-    LanguageCount, NewDocuments, NewVector, REMEMBERED_CHANGES, ReadableCollection, TermScan, UnembeddedChunk,
+    LanguageCount, NewDocuments, NewRights, NewVector, REMEMBERED_CHANGES, ReadableCollection, TermScan, Trust, UnembeddedChunk,
 };
 
 crate::reading::readings!();
@@ -139,7 +139,7 @@ impl Knowledge for PostgresStore {
         })
     }
 
-    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, by: Author, now: Timestamp) -> StoreFuture<'_, ()> {
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: NewRights, by: Author, now: Timestamp) -> StoreFuture<'_, Trust> {
         let change = Arc::new((clean(&collection).into_owned(), rights, by, self.recorder()));
         Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
             let change = Arc::clone(&change);
@@ -147,8 +147,10 @@ impl Knowledge for PostgresStore {
                 let (collection, rights, by, recorder) = &*change;
                 let name = collection.as_str();
                 let before = first(&transaction.query(RIGHTS, &[p(&tenant_id), p(&name)]).await?, self::rights)?;
-                put_rights(transaction, tenant_id, collection, rights, now).await?;
-                record(transaction, recorder, tenant_id, by, &[rights_act(collection, before.as_ref(), rights)], now).await
+                let trust = put_rights(transaction, tenant_id, collection, rights, now).await?;
+                let act = rights_act(collection, before.as_ref(), &rights.with(trust));
+                record(transaction, recorder, tenant_id, by, &[act], now).await?;
+                Ok(trust)
             })
         }))
     }

@@ -9,7 +9,7 @@ use werkruf_store::{PostgresStore, StoreError};
 
 use crate::postgres::unembedded_chunk;
 use crate::rights::role_list;
-use crate::{Chunk, CollectionRights, NewDocuments, NewVector, REMEMBERED_CHANGES, UnembeddedChunk, stored_terms};
+use crate::{Chunk, NewDocuments, NewRights, NewVector, REMEMBERED_CHANGES, Trust, UnembeddedChunk, stored_terms};
 
 /// The batch as the JSON document that `add_documents` takes. Metadata stays text in it.
 pub(crate) fn batch(batch: &NewDocuments) -> String {
@@ -32,16 +32,20 @@ pub(crate) async fn put_rights(
     transaction: &Transaction,
     tenant_id: Uuid,
     collection: &str,
-    rights: &CollectionRights,
+    rights: &NewRights,
     now: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<Trust, Fault> {
     let sql = "INSERT INTO collections (tenant_id, name, change, created_at, read_roles, write_roles, trust)
-        VALUES ($1, $2, 0, $3, $4::json, $5::json, $6) ON CONFLICT (tenant_id, name)
-        DO UPDATE SET read_roles = excluded.read_roles, write_roles = excluded.write_roles, trust = excluded.trust";
+        VALUES ($1, $2, 0, $3, $4::json, $5::json, coalesce($6, $7)) ON CONFLICT (tenant_id, name)
+        DO UPDATE SET read_roles = excluded.read_roles, write_roles = excluded.write_roles, trust = coalesce($6, collections.trust)
+        RETURNING trust";
     let (read, write) = (role_list(&rights.read), role_list(&rights.write));
-    let (collection, now, read, write, trust) = (clean(collection), ms(now), clean_json(&read), clean_json(&write), rights.trust.name());
-    transaction.query(sql, &[p(&tenant_id), p(&collection), p(&now), p(&read), p(&write), p(&trust)]).await?;
-    Ok(())
+    let (collection, now, read, write, trust) =
+        (clean(collection), ms(now), clean_json(&read), clean_json(&write), rights.trust.map(Trust::name));
+    let trusted = Trust::Trusted.name();
+    let values = [p(&tenant_id), p(&collection), p(&now), p(&read), p(&write), p(&trust), p(&trusted)];
+    let stored = all(&transaction.query(sql, &values).await?, |columns| columns.parsed(Trust::parse))?.pop();
+    Ok(stored.ok_or_else(|| StoreError::Broken("the rights of a collection were not stored".to_owned()))?)
 }
 
 const UNEMBEDDED: &str = "SELECT c.number, c.tenant_id, c.collection, d.title, c.heading, c.content

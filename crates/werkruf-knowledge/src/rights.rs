@@ -78,6 +78,22 @@ impl CollectionRights {
     }
 }
 
+/// New rights of a collection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewRights {
+    pub read: Vec<String>,
+    pub write: Vec<String>,
+    /// Unchanged without it; a new collection is then trusted.
+    pub trust: Option<Trust>,
+}
+
+impl NewRights {
+    /// The rights as they were stored.
+    pub(crate) fn with(&self, trust: Trust) -> CollectionRights {
+        CollectionRights { read: self.read.clone(), write: self.write.clone(), trust }
+    }
+}
+
 /// The entry of the audit log for new rights.
 pub(crate) fn rights_act(collection: &str, before: Option<&CollectionRights>, after: &CollectionRights) -> Act {
     let value = |rights: &CollectionRights| json!({"read": rights.read, "write": rights.write, "trust": rights.trust.name()});

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use werkruf_contract::Uuid;
+use werkruf_contract::{Trust, Uuid};
 
 use super::chunks::Chunk;
-use super::rights::{CollectionRights, Grantee, ReadableCollection};
+use super::rights::{CollectionRights, Grantee, NewRights, ReadableCollection};
 use super::stored_terms::TermScan;
 use werkruf_store::{Author, JsonText, StoreFuture};
 
@@ -189,8 +189,9 @@ pub trait Knowledge: Send + Sync {
     fn newest_change(&self, grantee: Grantee, collection: String) -> StoreFuture<'_, Option<ReadableCollection>>;
     /// The rights of a collection; `None` if it does not exist.
     fn rights(&self, tenant_id: Uuid, collection: String) -> StoreFuture<'_, Option<CollectionRights>>;
-    /// Sets the rights of a collection. A collection that does not exist is created, so that its rights count before its first document.
-    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, by: Author, now: Timestamp) -> StoreFuture<'_, ()>;
+    /// Sets the rights of a collection, and returns its trust. A collection that does not exist is created, so that its rights count before its
+    /// first document.
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: NewRights, by: Author, now: Timestamp) -> StoreFuture<'_, Trust>;
     /// Chunks of a page of the log, in its order.
     fn changed_chunks(&self, tenant_id: Uuid, collection: String, page: ChangePage) -> StoreFuture<'_, Vec<ChangedChunk>>;
     /// Vectors of a model of a page of the log, in its order.

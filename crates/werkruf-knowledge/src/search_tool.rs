@@ -13,7 +13,7 @@ use super::answerable::is_answerable;
 use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
 use super::rights::Grantee;
 
-/// The session state field of an offer that waits for the user's "yes".
+/// How many passages are returned where the model names no number.
 const DEFAULT_TOP_K: i64 = 6;
 const MAX_TOP_K: i64 = 20;
 /// Characters of a snippet in the message.
@@ -74,17 +74,16 @@ impl Tool for SearchKnowledgeBase {
         let top_k = args.top_k.unwrap_or(DEFAULT_TOP_K).clamp(1, MAX_TOP_K);
         let limit = usize::try_from(top_k).unwrap_or(1);
         let (mut sources, mut routing, mut untrusted) = (Vec::new(), Map::new(), false);
-        for collection in collections(&invocation)? {
-            let request = SearchRequest {
-                grantee: Grantee::person(&invocation.principal),
-                user_id: invocation.principal.user_id.clone(),
-                collection,
-                query: query.clone(),
-                top_k: limit,
-                mode: SearchMode::Hybrid,
-                models: Some(Arc::clone(&invocation.models)),
-            };
-            let answer = self.0.search(request).await.map_err(|error| failed(&error))?;
+        let request = SearchRequest {
+            grantee: Grantee::person(&invocation.principal),
+            user_id: invocation.principal.user_id.clone(),
+            collections: collections(&invocation)?,
+            query: query.clone(),
+            top_k: limit,
+            mode: SearchMode::Hybrid,
+            models: Some(Arc::clone(&invocation.models)),
+        };
+        for answer in self.0.search(request).await.map_err(|error| failed(&error))? {
             sources.extend(relevant(&answer));
             routing.extend(how(&answer));
             untrusted |= answer.found.trust == Trust::Untrusted;

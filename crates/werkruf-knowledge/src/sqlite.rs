@@ -11,7 +11,7 @@ use crate::rights::rights_act;
 use crate::sqlite_write::{add, put, put_rights, remove};
 use crate::{
     Added, ChangeMark, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
-    LanguageCount, NewDocuments, NewVector, ReadableCollection, TermScan, UnembeddedChunk, stored_terms,
+    LanguageCount, NewDocuments, NewRights, NewVector, ReadableCollection, TermScan, Trust, UnembeddedChunk, stored_terms,
 };
 
 crate::reading::readings!();
@@ -120,12 +120,13 @@ impl Knowledge for SqliteStore {
         Box::pin(self.look_up(move |c| stored_rights(c, tenant_id, &collection)))
     }
 
-    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: CollectionRights, by: Author, now: Timestamp) -> StoreFuture<'_, ()> {
+    fn put_rights(&self, tenant_id: Uuid, collection: String, rights: NewRights, by: Author, now: Timestamp) -> StoreFuture<'_, Trust> {
         let recorder = self.recorder();
         Box::pin(self.write_rows(move |c| {
             let before = stored_rights(c, tenant_id, &collection)?;
-            put_rights(c, &Id::from(tenant_id), &collection, &rights, now)?;
-            record(c, &recorder, tenant_id, &by, &[rights_act(&collection, before.as_ref(), &rights)], now)
+            let trust = put_rights(c, &Id::from(tenant_id), &collection, &rights, now)?;
+            record(c, &recorder, tenant_id, &by, &[rights_act(&collection, before.as_ref(), &rights.with(trust))], now)?;
+            Ok(trust)
         }))
     }
 

@@ -6,7 +6,7 @@ use werkruf_store::StoreError;
 use werkruf_store::sqlite::{Id, Stamp, all};
 
 use crate::rights::role_list;
-use crate::{Added, CollectionRights, NewDocument, NewDocuments, NewVector, REMEMBERED_CHANGES};
+use crate::{Added, NewDocument, NewDocuments, NewRights, NewVector, REMEMBERED_CHANGES, Trust};
 
 /// `terms`: the stored terms of every chunk, in order.
 pub(crate) fn add(c: &Connection, batch: &NewDocuments, terms: &[Vec<u8>]) -> Result<Added, StoreError> {
@@ -135,19 +135,17 @@ fn next_change(c: &Connection, tenant: &Id, collection: &str) -> Result<i64, Sto
     Ok(change)
 }
 
-pub(crate) fn put_rights(
-    c: &Connection,
-    tenant: &Id,
-    collection: &str,
-    rights: &CollectionRights,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    c.prepare_cached(
-        "INSERT INTO collections (tenant_id, name, change, created_at, read_roles, write_roles, trust) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6)
-         ON CONFLICT DO UPDATE SET read_roles = excluded.read_roles, write_roles = excluded.write_roles, trust = excluded.trust",
-    )?
-    .execute(params![tenant, collection, Stamp::from(now), role_list(&rights.read), role_list(&rights.write), rights.trust.name()])?;
-    Ok(())
+pub(crate) fn put_rights(c: &Connection, tenant: &Id, collection: &str, rights: &NewRights, now: Timestamp) -> Result<Trust, StoreError> {
+    let mut statement = c.prepare_cached(
+        "INSERT INTO collections (tenant_id, name, change, created_at, read_roles, write_roles, trust)
+         VALUES (?1, ?2, 0, ?3, ?4, ?5, coalesce(?6, ?7))
+         ON CONFLICT DO UPDATE SET read_roles = excluded.read_roles, write_roles = excluded.write_roles, trust = coalesce(?6, trust)
+         RETURNING trust",
+    )?;
+    let (read, write, trust) = (role_list(&rights.read), role_list(&rights.write), rights.trust.map(Trust::name));
+    let values = params![tenant, collection, Stamp::from(now), read, write, trust, Trust::Trusted.name()];
+    let stored = all(&mut statement, values, |columns| columns.parsed(Trust::parse))?.pop();
+    stored.ok_or_else(|| StoreError::Broken("the rights of a collection were not stored".to_owned()))
 }
 
 pub(crate) fn put(c: &Connection, model: &str, vectors: &[NewVector]) -> Result<u64, StoreError> {

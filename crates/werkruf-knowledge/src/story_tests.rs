@@ -10,7 +10,7 @@ use werkruf_store::{Author, Modules, PostgresOptions, PostgresStore, SqliteStore
 
 use crate::testbed::fresh_database;
 use crate::{
-    Added, ChangeMark, ChangePage, CollectionRights, Grantee, Knowledge, Library, NewDocument, NewDocuments, NewVector, SCHEMA,
+    Added, ChangeMark, ChangePage, CollectionRights, Grantee, Knowledge, Library, NewDocument, NewDocuments, NewRights, NewVector, SCHEMA,
     SearchQuery, Trust, chunks,
 };
 
@@ -297,8 +297,9 @@ async fn rights_count_in_every_read(world: World) {
     for grantee in [&guest, &hr, &key, &admin] {
         assert!(sees(grantee).await);
     }
+    let new = |rights: &CollectionRights, trust| NewRights { read: rights.read.clone(), write: rights.write.clone(), trust };
     let put = async |rights: &CollectionRights| {
-        world.store.put_rights(world.tenant, of_a(), rights.clone(), Author::server(), world.now).await.unwrap()
+        world.store.put_rights(world.tenant, of_a(), new(rights, Some(rights.trust)), Author::server(), world.now).await.unwrap()
     };
     let only_hr = CollectionRights { read: vec!["hr".to_owned()], write: vec!["lead".to_owned()], trust: Trust::Untrusted };
     put(&only_hr).await;
@@ -312,7 +313,10 @@ async fn rights_count_in_every_read(world: World) {
     put(&CollectionRights { read: Vec::new(), ..only_hr.clone() }).await;
     assert_eq!((sees(&guest).await, sees(&hr).await, sees(&admin).await), (false, false, true));
     // Rights can be set before the first document.
-    world.store.put_rights(world.tenant, "b".to_owned(), only_hr.clone(), Author::server(), world.now).await.unwrap();
+    for (trust, stored) in [(None, Trust::Trusted), (Some(Trust::Untrusted), Trust::Untrusted), (None, Trust::Untrusted)] {
+        let put = world.store.put_rights(world.tenant, "b".to_owned(), new(&only_hr, trust), Author::server(), world.now).await.unwrap();
+        assert_eq!(put, stored, "a put that names no trust leaves it");
+    }
     world.store.add_documents(world.batch("b", &[("two", "A heron.")])).await.unwrap();
     assert_eq!(world.store.rights(world.tenant, "b".to_owned()).await.unwrap(), Some(only_hr));
     assert_eq!(world.store.collections(guest).await.unwrap(), Vec::<String>::new());

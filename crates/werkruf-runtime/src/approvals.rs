@@ -29,7 +29,7 @@ impl Decider<'_> {
         if self.admin || approval.approver_roles.iter().any(holds) {
             return Ok(());
         }
-        if self.person.is_some_and(|person| person.user_id == approval.asked_by) {
+        if self.person.is_some_and(|person| approval.was_asked_by(&person.user_id)) {
             return Err(Refusal::NotTheApprover { roles: approval.approver_roles.join(", ") });
         }
         Err(Refusal::UnknownApproval)

@@ -52,3 +52,4 @@ pub use stored::{complete_event, output_of};
 pub use stream::{LiveEvent, PartialAnswer, SubscribeOptions, Subscription};
 pub use taint::TaintPolicy;
 pub use transcript_digest::{digest_after_answer, digest_after_message, digest_after_result};
+pub use turn::SERVER_METADATA;

@@ -121,7 +121,7 @@ impl Registry {
         self.find(name).filter(|entry| entry.spec().serves(tenant))
     }
 
-    /// All tools that this tenant has, in the order they were added, but for other forms of them.
+    /// The tools that this tenant has, in the order they were added. A tool with a second form for direct calls is named once.
     pub fn all_for(&self, tenant: Tenant<'_>) -> impl Iterator<Item = &Arc<Entry>> {
         self.entries.iter().filter(move |entry| entry.spec().direct_form_of.is_none() && entry.spec().serves(tenant))
     }

@@ -18,6 +18,8 @@ pub struct Caller {
     pub key_id: Option<Uuid>,
     /// Names the credential of the request: who asks with one cannot approve with the same one.
     pub credential: String,
+    /// The person who retries a call of somebody else. They have asked for it too.
+    pub retried_by: Option<String>,
     /// What the credential pins.
     pub pins: Pins,
     /// Scope `admin`: sees everybody's conversations and debug events.

@@ -8,8 +8,8 @@ use serde_json::json;
 use werkruf_contract::{Effect, ToolSpec, Trust, Uuid};
 use werkruf_store::CallRow;
 
-/// More sources than this are not recorded: one is enough to need consent.
-const MOST: usize = 32;
+/// More results of one tool than this are not recorded. The first of each tool always is: whether a call may run depends on the tools.
+const MOST_OF_A_TOOL: usize = 32;
 
 /// `[[assistants]] taint`: what a tainted call with consequences needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -46,18 +46,25 @@ pub(crate) struct Taint {
     read: Vec<UntrustedResult>,
 }
 
-/// For a direct call: no model chose it, so nothing can have misled one. Only a retry brings along what was read before the first try.
-pub(crate) static DIRECT: Taint = Taint::new(TaintPolicy::Approve);
-
 impl Taint {
     /// Nothing was read yet.
     pub(crate) const fn new(policy: TaintPolicy) -> Self {
         Self { policy, read: Vec::new() }
     }
 
+    /// For a direct call: no model chose it, so nothing can have misled one. Only a retry brings along what was read before the first try. It is
+    /// a person's request, so where the assistant would refuse, an approval is enough.
+    pub(crate) const fn of_direct_call(policy: TaintPolicy) -> Self {
+        Self::new(match policy {
+            TaintPolicy::Off => TaintPolicy::Off,
+            TaintPolicy::Approve | TaintPolicy::Deny => TaintPolicy::Approve,
+        })
+    }
+
     pub(crate) fn add(&mut self, results: impl IntoIterator<Item = UntrustedResult>) {
         for result in results {
-            if self.read.len() < MOST && !self.read.contains(&result) {
+            let of_tool = self.read.iter().filter(|read| read.tool == result.tool).count();
+            if of_tool < MOST_OF_A_TOOL && !self.read.contains(&result) {
                 self.read.push(result);
             }
         }
@@ -123,9 +130,12 @@ mod tests {
     }
 
     #[test]
-    fn the_list_of_sources_is_bounded() {
-        let mut taint = Taint::new(TaintPolicy::Approve);
-        taint.add((0..100).map(|number| UntrustedResult { tool: format!("tool_{}", number % 50), job_id: None }));
-        assert_eq!(taint.read.len(), MOST);
+    fn many_results_of_one_tool_do_not_hide_another_tool() {
+        let mut read = Taint::new(TaintPolicy::Approve);
+        read.add((0..100).map(|number| UntrustedResult { tool: "pay".to_owned(), job_id: Some(Uuid::from_u128(number)) }));
+        assert_eq!(read.read.len(), MOST_OF_A_TOOL);
+        assert_eq!(demand(&read, Effect::Read, true), None);
+        read.add([UntrustedResult { tool: "web".to_owned(), job_id: None }]);
+        assert_eq!(demand(&read, Effect::Read, true), Some(TaintPolicy::Approve));
     }
 }

@@ -25,6 +25,8 @@ pub struct NewApproval {
     pub asked_by: String,
     /// The credential of the request that made the call.
     pub asked_key: String,
+    /// The person who retries a call of somebody else.
+    pub retried_by: Option<String>,
     pub expires_at: Timestamp,
 }
 
@@ -43,12 +45,20 @@ pub struct ApprovalRow {
     pub taint: Option<JsonText>,
     pub asked_by: String,
     pub asked_key: String,
+    pub retried_by: Option<String>,
     pub status: ApprovalStatus,
     pub decided_by: Option<String>,
     pub decided_key: Option<String>,
     pub created_at: Timestamp,
     pub decided_at: Option<Timestamp>,
     pub expires_at: Timestamp,
+}
+
+impl ApprovalRow {
+    /// Whether the call is for this person, or this person has retried it.
+    pub fn was_asked_by(&self, person: &str) -> bool {
+        self.asked_by == person || self.retried_by.as_deref() == Some(person)
+    }
 }
 
 impl ListRow for ApprovalRow {
@@ -89,9 +99,9 @@ impl Decision {
             .after(json!({"status": row.status.as_str(), "tool": row.tool_name, "call_id": row.call_id, "asked_by": row.asked_by}))
     }
 
-    /// Whether this decision is refused because whoever asked makes it. A decision that is not stored is refused for this reason first.
+    /// Why a decision was not stored: the asker made it, or it was decided before.
     pub fn outcome_without_change(&self, row: ApprovalRow) -> DecisionOutcome {
-        let asked = row.asked_by == self.by || self.key.as_deref() == Some(&row.asked_key);
+        let asked = row.was_asked_by(&self.by) || self.key.as_deref() == Some(&row.asked_key);
         if self.by_another && asked && row.status == ApprovalStatus::Pending && row.expires_at > self.at {
             DecisionOutcome::AskedByDecider(row)
         } else {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Uuid, hex};
 
-use crate::{Author, KeyRow, StoreFuture};
+use crate::{Author, StoreFuture};
 
 /// What a key allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -72,6 +72,8 @@ pub struct NewKey {
     pub allow_ips: Vec<String>,
     pub safety_mode: Option<String>,
     pub collection: Option<String>,
+    /// The first key of a series of rotations; `None` for that key itself.
+    pub root_id: Option<Uuid>,
 }
 
 impl NewKey {
@@ -95,7 +97,39 @@ impl NewKey {
             safety_mode: self.safety_mode,
             collection: self.collection,
             replaced_by: None,
+            root_id: self.root_id,
         }
+    }
+}
+
+/// A row of `api_keys`, without its digest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRow {
+    pub id: Uuid,
+    pub tenant_id: Uuid,
+    pub user_id: Option<String>,
+    pub scopes: Scopes,
+    pub name: Option<String>,
+    pub expires_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    /// The last use, up to a minute late.
+    pub last_used_at: Option<Timestamp>,
+    /// The networks from which the key may be used; empty: from every address.
+    pub allow_ips: Vec<String>,
+    /// The safety profile of every request with this key.
+    pub safety_mode: Option<String>,
+    /// The collection of every request with this key.
+    pub collection: Option<String>,
+    /// The key that replaced this one.
+    pub replaced_by: Option<Uuid>,
+    /// The first key of a series of rotations; `None` for that key itself.
+    pub root_id: Option<Uuid>,
+}
+
+impl KeyRow {
+    /// Names the holder of the key: a rotation does not change it.
+    pub fn root(&self) -> Uuid {
+        self.root_id.unwrap_or(self.id)
     }
 }
 

@@ -15,10 +15,10 @@ pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, ou
      workflow_id, case_id, meta, taint, created_at, updated_at, started_at, finished_at";
 
 pub(crate) const KEY: &str =
-    "id, tenant_id, user_id, scopes, name, expires_at, created_at, last_used_at, allow_ips, safety_mode, collection, replaced_by";
+    "id, tenant_id, user_id, scopes, name, expires_at, created_at, last_used_at, allow_ips, safety_mode, collection, replaced_by, root_id";
 
 pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint, asked_by, \
-     asked_key, status, decided_by, decided_key, created_at, decided_at, expires_at";
+     asked_key, retried_by, status, decided_by, decided_key, created_at, decided_at, expires_at";
 
 pub(crate) const AUDIT: &str = "tenant_id, seq, at, user_id, key_id, operator, address, action, subject, person, salt, before, after, \
      before_digest, after_digest, hash";
@@ -224,6 +224,7 @@ macro_rules! readings {
                 safety_mode: c.text_or_null()?,
                 collection: c.text_or_null()?,
                 replaced_by: c.id_or_null()?,
+                root_id: c.id_or_null()?,
             })
         }
 
@@ -241,6 +242,7 @@ macro_rules! readings {
                 taint: c.text_or_null()?,
                 asked_by: c.text()?,
                 asked_key: c.text()?,
+                retried_by: c.text_or_null()?,
                 status: c.parsed(werkruf_contract::ApprovalStatus::parse)?,
                 decided_by: c.text_or_null()?,
                 decided_key: c.text_or_null()?,

@@ -109,6 +109,7 @@ pub struct OpenTurn {
     pub turn_id: Uuid,
     pub kind: TurnKind,
     pub conversation: ConversationRef,
+    /// The assistant that the request names; empty: the one of the conversation.
     pub assistant: String,
     pub key_id: Option<Uuid>,
     /// Names the credential of the request.
@@ -171,7 +172,7 @@ impl OpenTurn {
 /// The result of commit A.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Opened {
-    /// Stored. There is a fence when the turn may start at once.
+    /// Stored. There is a fence when the turn may start at once. `assistant` is the one of the turn.
     Stored { fence: Option<Fence>, event_seqs: Vec<i64>, state: State, assistant: String },
     /// The inbox has this message already.
     Duplicate { turn_id: Uuid, same_body: bool },

@@ -85,7 +85,12 @@ impl Remember {
         }
         let mut memory = invocation.state.get(MEMORY).and_then(Value::as_array).cloned().unwrap_or_default();
         memory.retain(|entry| entry["content"].as_str() != Some(&content));
-        memory.push(json!({"type": "note", "content": content, "created_at": self.0.now()}));
+        let mut note = json!({"type": "note", "content": content, "created_at": self.0.now()});
+        if let Some(sources) = &invocation.untrusted {
+            // A later turn that reads the note reads what strangers may have written.
+            note["untrusted"] = sources.clone();
+        }
+        memory.push(note);
         let over = memory.len().saturating_sub(MAX_NOTES);
         memory.drain(..over);
         let message = texts.text("remembered", &[("content", content.into())]);

@@ -170,13 +170,13 @@ impl App {
             knowledge: Arc::new(knowledge::base(&config, Arc::new(models.clone()), database.knowledge(), &clock)),
             ask_gpt: Arc::new(AskGpt),
         };
-        let setup = setup::build(&config, &modules, &clock).map_err(StartError::Config)?;
+        let operator_token = SecretString::from(new_secret(rand::random()));
+        let setup = setup::build(&config, &modules, &clock, &[operator_token.expose_secret()]).map_err(StartError::Config)?;
         let started_at = clock.now();
         initialize(&config, store.as_ref(), started_at).await?;
         let services = Services::new(&store, models, clock.clone(), config.limits.clone());
         let runtime = Runtime::new(services, setup);
         planner.follow(runtime.setup());
-        let operator_token = SecretString::from(new_secret(rand::random()));
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let cluster: Arc<dyn Cluster> = store.clone();
         let access = Access::new(&cluster);
@@ -234,9 +234,9 @@ impl App {
     /// Reads the configuration again and replaces tools, assistants and safety profiles; running turns keep the old ones.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
-        let (modules, clock) = (self.modules.clone(), self.clock.clone());
+        let (modules, clock, token) = (self.modules.clone(), self.clock.clone(), self.operator_token.clone());
         // Reading files and compiling schemas blocks, so it must not run on a thread that serves requests.
-        let read = move || setup::read_with(&flags, &environment, &modules, &clock);
+        let read = move || setup::read_with(&flags, &environment, &modules, &clock, &[token.expose_secret()]);
         let (_, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
@@ -312,6 +312,7 @@ impl App {
             allow_ips: Vec::new(),
             safety_mode: None,
             collection: None,
+            root_id: None,
         };
         let id = self.people().create_key(row, Author::server()).await?.id;
         self.people().put_setting(DEMO_KEY.to_owned(), id.to_string()).await?;

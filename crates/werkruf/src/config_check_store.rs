@@ -10,7 +10,7 @@ use jiff::civil::Date;
 use werkruf_contract::Uuid;
 use werkruf_knowledge::{
     Added, ChangePage, ChangedChunk, ChangedVector, ChunkRow, CollectionRights, CollectionRow, DocumentRow, Grantee, Knowledge,
-    LanguageCount, NewDocuments, NewVector, ReadableCollection, TermScan, UnembeddedChunk,
+    LanguageCount, NewDocuments, NewRights, NewVector, ReadableCollection, TermScan, Trust, UnembeddedChunk,
 };
 use werkruf_store::{Author, StoreError, StoreFuture};
 #[cfg(feature = "flights")]
@@ -105,7 +105,7 @@ impl Knowledge for ClosedStore {
         closed()
     }
 
-    fn put_rights(&self, _: Uuid, _: String, _: CollectionRights, _: Author, _: Timestamp) -> StoreFuture<'_, ()> {
+    fn put_rights(&self, _: Uuid, _: String, _: NewRights, _: Author, _: Timestamp) -> StoreFuture<'_, Trust> {
         closed()
     }
 

@@ -2,11 +2,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use reqwest::Url;
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
-use crate::config::{Config, ModelConfig, Variable};
+use crate::config::{Config, Database, ModelConfig, Variable};
+use crate::secret_key;
 
 /// A shorter value is no secret worth the name, and redacting it would damage results.
 const SHORTEST: usize = 8;
@@ -23,21 +25,59 @@ const VARIABLES: [Variable; 10] = [
     Variable::DUFFEL_API_KEY,
 ];
 
-/// All forms of all secrets.
-pub(crate) fn forms(config: &Config) -> Vec<String> {
+/// What an address may contain as it is.
+const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The name of a header or parameter with one of these words has a secret as its value.
+const SECRET_NAMES: [&str; 9] = ["auth", "cookie", "credential", "key", "passw", "pwd", "secret", "signature", "token"];
+
+/// All forms of all secrets. `own` are those that the server made itself.
+pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
     let of_tools =
         config.tools.iter().flat_map(|tool| tool.headers.values().flat_map(|text| variables(text)).chain(tool.secret_env.as_deref()));
+    let literal = config.tools.iter().flat_map(|tool| {
+        let headers = tool.headers.iter().filter(|(name, value)| is_secret_name(name) && !value.contains("${"));
+        let headers = headers.map(|(_, value)| without_scheme(value).to_owned());
+        headers.chain(in_address(&tool.url))
+    });
+    let of_database = match &config.database {
+        Database::Postgres(address) => in_address(address.expose_secret()),
+        Database::Sqlite(_) => Vec::new(),
+    };
+    let own = own.iter().map(|&text| text.to_owned()).chain(secret_key::stored_texts(config));
+    let literal: Vec<String> = literal.chain(of_database).chain(own).collect();
     let names = VARIABLES.iter().map(|variable| variable.name()).chain(of_tools);
     let of_model = match &config.model {
         ModelConfig::Server(server) => server.headers.as_slice(),
         ModelConfig::Offline => &[],
     };
     let of_model = of_model.iter().map(|(_, value)| value.expose_secret()).map(|value| value.strip_prefix("Bearer ").unwrap_or(value));
-    let values = names.filter_map(|name| config.environment.lookup(name)).chain(of_model).filter(|value| value.len() >= SHORTEST);
+    let values = names.filter_map(|name| config.environment.lookup(name)).chain(of_model).chain(literal.iter().map(String::as_str));
+    let values = values.filter(|value| value.len() >= SHORTEST);
     let mut forms: Vec<String> = values.flat_map(written).collect();
     forms.sort_unstable();
     forms.dedup();
     forms
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|word| name.contains(word))
+}
+
+/// The value of a header without a word such as `Bearer`.
+fn without_scheme(value: &str) -> &str {
+    match value.trim().split_once(' ') {
+        Some((scheme, rest)) if scheme.bytes().all(|byte| byte.is_ascii_alphabetic()) => rest.trim(),
+        _ => value.trim(),
+    }
+}
+
+/// The password of an address, and the parameters whose names say that they are secret. The others may be ordinary words.
+fn in_address(address: &str) -> Vec<String> {
+    let Ok(url) = Url::parse(address) else { return Vec::new() };
+    let password = url.password().map(|text| percent_decode_str(text).decode_utf8_lossy().into_owned());
+    let parameters = url.query_pairs().filter(|(name, _)| is_secret_name(name)).map(|(_, value)| value.into_owned());
+    password.into_iter().chain(parameters).collect()
 }
 
 /// The names in `${NAME}`.
@@ -45,25 +85,59 @@ fn variables(text: &str) -> impl Iterator<Item = &str> {
     text.split("${").skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name)
 }
 
-/// A value as it is, inside JSON that is a text itself, in an address, and in Base64 (padding may follow).
-fn written(value: &str) -> [String; 5] {
+/// A value as it is, inside JSON that is a text itself, in an address (with every sign encoded or only those that must be, in either case), and in
+/// Base64 (padding may follow).
+fn written(value: &str) -> [String; 8] {
     let json = Value::from(value).to_string();
+    let (every, needed) = (encoded(value, NON_ALPHANUMERIC), encoded(value, &UNRESERVED));
     [
         value.to_owned(),
         json[1..json.len() - 1].to_owned(),
-        utf8_percent_encode(value, NON_ALPHANUMERIC).to_string(),
+        lower_hex(&every),
+        every,
+        lower_hex(&needed),
+        needed,
         STANDARD_NO_PAD.encode(value),
         URL_SAFE_NO_PAD.encode(value),
     ]
 }
 
+fn encoded(value: &str, signs: &'static AsciiSet) -> String {
+    utf8_percent_encode(value, signs).to_string()
+}
+
+/// The same with the digits after each `%` in lower case.
+fn lower_hex(encoded: &str) -> String {
+    let mut parts = encoded.split('%');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // Two ASCII digits follow each sign.
+        let (digits, rest) = part.split_at_checked(2).unwrap_or((part, ""));
+        text.extend(['%'].into_iter().chain(digits.to_ascii_lowercase().chars()).chain(rest.chars()));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{variables, written};
+    use super::{in_address, is_secret_name, variables, without_scheme, written};
 
     #[test]
     fn names_are_found_and_values_have_their_forms() {
         assert_eq!(variables("Basic ${A} and ${B_2}, ${open").collect::<Vec<_>>(), ["A", "B_2"]);
-        assert_eq!(written("a\"b+c/d?e"), ["a\"b+c/d?e", "a\\\"b+c/d?e", "a%22b%2Bc%2Fd%3Fe", "YSJiK2MvZD9l", "YSJiK2MvZD9l"]);
+        let forms = written("A-b_c.d+e");
+        let in_addresses = ["A%2db%5fc%2ed%2be", "A%2Db%5Fc%2Ed%2Be", "A-b_c.d%2be", "A-b_c.d%2Be"];
+        assert_eq!(forms[..2], ["A-b_c.d+e", "A-b_c.d+e"]);
+        assert_eq!(forms[2..6], in_addresses);
+        assert_eq!(forms[6..], ["QS1iX2MuZCtl", "QS1iX2MuZCtl"]);
+        assert_eq!(written("a\"b")[1], "a\\\"b");
+    }
+
+    #[test]
+    fn secrets_of_addresses_and_headers_are_found_by_their_names() {
+        let address = "https://u:p%40ss-word@crm.test/x?api_key=0123456789&lang=deutsch1";
+        assert_eq!(in_address(address), ["p@ss-word", "0123456789"]);
+        assert_eq!([without_scheme("Bearer abc"), without_scheme("abc"), without_scheme("a=1; b=2")], ["abc", "abc", "a=1; b=2"]);
+        assert!(is_secret_name("X-Api-Key") && is_secret_name("Authorization") && !is_secret_name("Accept"));
     }
 }

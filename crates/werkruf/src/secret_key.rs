@@ -34,6 +34,16 @@ pub(crate) fn read(text: &str) -> Option<Vec<SecretKey>> {
     keys.filter(|keys| !keys.is_empty())
 }
 
+/// The keys as they are written down; none while there is no key.
+pub(crate) fn stored_texts(config: &Config) -> Vec<String> {
+    let text = match (&config.secret_key, config.database.file()) {
+        (Some(keys), _) => Some(keys.expose_secret().to_owned()),
+        (None, Some(file)) => fs::read_to_string(path_of(file, ".key")).ok(),
+        (None, None) => None,
+    };
+    text.iter().flat_map(|text| text.split([',', '\n'])).map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
+}
+
 /// The violation for a value that is not a list of keys.
 pub(crate) fn fault() -> ConfigViolation {
     ConfigViolation::new(

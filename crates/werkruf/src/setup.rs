@@ -17,22 +17,23 @@ use crate::modules::OpenModules;
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let clock = Clock::system(0);
     let (config, _) = Config::examine(flags, environment);
-    let read = read_with(flags, environment, &OpenModules::closed(&config, client, &clock), &clock);
+    let read = read_with(flags, environment, &OpenModules::closed(&config, client, &clock), &clock, &[]);
     let Some(violation) = config.check_certificate() else { return read };
     Err(read.err().into_iter().flatten().chain([violation]).collect())
 }
 
-/// Like [`read`], with opened modules.
+/// Like [`read`], with opened modules, and with the secrets that the server made itself.
 pub(crate) fn read_with(
     flags: &Flags,
     environment: &Environment,
     modules: &OpenModules,
     clock: &Clock,
+    own_secrets: &[&str],
 ) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let (config, mut violations) = Config::examine(flags, environment);
     // The name of a declaration that could not be read is unknown, so references to tools cannot be checked.
     let names_are_known = !violations.iter().any(|violation| violation.path.starts_with("/tools"));
-    match build(&config, modules, clock) {
+    match build(&config, modules, clock, own_secrets) {
         Ok(setup) if violations.is_empty() => return Ok((config, setup)),
         Ok(_) => {}
         Err(more) => violations.extend(more.into_iter().filter(|one| names_are_known || one.path.starts_with("/tools"))),
@@ -41,7 +42,7 @@ pub(crate) fn read_with(
 }
 
 /// Builds the setup, or returns everything that is wrong with the configuration.
-pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock) -> Result<Setup, Vec<ConfigViolation>> {
+pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_secrets: &[&str]) -> Result<Setup, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let mut registry = Registry::default();
     let (on, off): (Vec<_>, Vec<_>) = modules.all().into_iter().partition(|module| modules.on.has(module.schema().name));
@@ -83,7 +84,7 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock) -> Re
             Err(fault) => violations.push(config.places.violation(&format!("/tools/{at}{}", fault.path), fault.message)),
         }
     }
-    let redaction = Redaction::new(&configured_secrets::forms(config)).unwrap_or_else(|error| {
+    let redaction = Redaction::new(&configured_secrets::forms(config, own_secrets)).unwrap_or_else(|error| {
         violations.push(ConfigViolation::new("", format!("the secrets cannot be searched for: {error}")));
         Redaction::default()
     });

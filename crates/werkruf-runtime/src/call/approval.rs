@@ -95,6 +95,7 @@ impl CallBatch<'_> {
             taint: row.taint.clone(),
             asked_by: scope.caller.principal.user_id.clone(),
             asked_key: scope.caller.credential.clone(),
+            retried_by: scope.caller.retried_by.clone(),
             expires_at: scope.clock.now() + scope.limits.approval_ttl(),
         }
     }

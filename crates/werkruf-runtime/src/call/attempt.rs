@@ -85,6 +85,7 @@ async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Re
         conversation_id: scope.conversation_id,
         attempt,
         idempotency_key: execution.idempotency_key.clone(),
+        untrusted: execution.untrusted.clone(),
         models: models(scope, execution.job_id),
     };
     scope.require_lease().await;

@@ -128,6 +128,7 @@ impl CallBatch<'_> {
             principal: Arc::clone(principal.unwrap_or(&self.scope.caller.principal)),
             job_id: row.id,
             idempotency_key: row.idempotency_key.clone().unwrap_or_else(|| row.id.to_string()),
+            untrusted: row.taint.as_deref().and_then(|text| serde_json::from_str(text).ok()),
             context: Arc::new(context),
             state: Arc::clone(self.state),
             cancel: self.scope.running.register_call(row.id),

@@ -9,6 +9,7 @@ use crate::journal::{Change, CommitPoint};
 use crate::turn::{NOT_ANSWERED, abort_item, canceled_error, fail};
 
 const RESTORED: &str = "The server was restored from a backup while this was under way. Nothing is sent again by itself.";
+const UNREADABLE: &str = "The stored limits of this request cannot be read, so nothing of it runs again.";
 
 /// Why a turn is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub(super) enum Closing {
     Canceled,
     /// Its user is gone.
     UnknownUser,
+    /// Its context, with the limits of its request, is not readable.
+    UnknownContext,
     /// The database was restored, and it is unknown what happened since the backup.
     Restored,
 }
@@ -26,14 +29,14 @@ impl Closing {
     pub(super) const fn call_status(self) -> CallStatus {
         match self {
             Self::Canceled => CallStatus::Canceled,
-            Self::Poison | Self::UnknownUser | Self::Restored => CallStatus::Failed,
+            Self::Poison | Self::UnknownUser | Self::UnknownContext | Self::Restored => CallStatus::Failed,
         }
     }
 
     pub(super) const fn turn_status(self) -> TurnStatus {
         match self {
             Self::Canceled => TurnStatus::Canceled,
-            Self::Poison | Self::UnknownUser | Self::Restored => TurnStatus::Failed,
+            Self::Poison | Self::UnknownUser | Self::UnknownContext | Self::Restored => TurnStatus::Failed,
         }
     }
 
@@ -43,6 +46,7 @@ impl Closing {
             Self::Poison => fatal(ErrorCode::Poison),
             Self::Canceled => canceled_error(texts),
             Self::UnknownUser => fatal(ErrorCode::UnknownUser),
+            Self::UnknownContext => TurnError::new(ToolErrorType::Fatal, ErrorCode::Interrupted, UNREADABLE),
             Self::Restored => TurnError::new(ToolErrorType::Fatal, ErrorCode::Restored, RESTORED),
         }
     }

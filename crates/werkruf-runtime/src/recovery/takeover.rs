@@ -14,7 +14,7 @@ use crate::engine::{Engine, Registration};
 use crate::lease::QueuePlace;
 use crate::request::{Caller, InboundMessage, Pins};
 use crate::timer;
-use crate::turn::{DirectTurn, History, StoredTurn, Turn, UnstartedTurn, history_rows, own_messages_last};
+use crate::turn::{DirectTurn, History, StoredTurn, Turn, UnstartedTurn, direct_taint, history_rows, own_messages_last};
 
 /// More rows than a turn can have.
 const ALL_ROWS: Page = Page::of(100_000, Order::OldestFirst);
@@ -51,6 +51,16 @@ struct Takeover {
     turn: TurnRow,
     /// The turn never started.
     unstarted: bool,
+}
+
+/// A turn that this process has claimed and may continue.
+struct ClaimedTurn {
+    caller: Caller,
+    context: ToolContext,
+    fence: Fence,
+    calls: Vec<CallRow>,
+    registration: Registration,
+    place: QueuePlace,
 }
 
 impl Takeover {
@@ -98,28 +108,23 @@ impl Takeover {
         let calls = self.calls().await?;
         let Some(principal) = principal else { return self.close_without_user(fence, calls, &registration).await };
         let caller = self.caller(principal);
+        let is_chat = self.turn.kind == "chat";
+        let stored = if is_chat { self.turn.context.as_deref() } else { calls.first().map(|call| call.context.as_str()) };
+        let Some(context) = stored.and_then(stored_context) else {
+            tracing::error!(turn_id = %self.turn.id, "the context of the turn is not readable; the turn ends");
+            return self.close(caller, fence, calls, &registration, Closing::UnknownContext).await;
+        };
+        let claimed = ClaimedTurn { caller, context, fence, calls, registration, place };
         match self.turn.conversation_id {
-            Some(conversation_id) if self.turn.kind == "chat" => {
-                self.continue_chat(caller, fence, conversation_id, calls, registration, place).await
-            }
-            Some(_) | None => self.continue_direct(caller, fence, calls, registration, place).await,
+            Some(conversation_id) if is_chat => self.continue_chat(claimed, conversation_id).await,
+            Some(_) | None => self.continue_direct(claimed).await,
         }
     }
 
     /// The caller as the turn's row names it. What the credential pins is in the stored context.
     fn caller(&self, principal: Arc<Principal>) -> Caller {
         let TurnRow { key_id, credential, .. } = &self.turn;
-        Caller { principal, key_id: *key_id, credential: credential.clone(), pins: Pins::default(), admin: false }
-    }
-
-    /// The stored context of the turn or of its call.
-    fn context(&self, stored: Option<&str>) -> ToolContext {
-        let turn = &self.turn;
-        let stored = stored.and_then(|text| serde_json::from_str(text).ok());
-        stored.and_then(|context| ToolContext::from_json(context).ok()).unwrap_or_else(|| {
-            let (id, now) = (turn.id, self.engine.store.clock.now());
-            ToolContext::new(turn.tenant_id, id.to_string(), id, now, format!("run_{id}"))
-        })
+        Caller { principal, key_id: *key_id, credential: credential.clone(), retried_by: None, pins: Pins::default(), admin: false }
     }
 
     /// Starts a turn that never started, or takes over one that had.
@@ -144,15 +149,8 @@ impl Takeover {
         self.engine.store.approvals.approvals(self.turn.tenant_id, filter, ALL_ROWS).await
     }
 
-    async fn continue_chat(
-        self,
-        caller: Caller,
-        fence: Fence,
-        conversation_id: Uuid,
-        calls: Vec<CallRow>,
-        registration: Registration,
-        place: QueuePlace,
-    ) -> Result<(), StoreError> {
+    async fn continue_chat(self, claimed: ClaimedTurn, conversation_id: Uuid) -> Result<(), StoreError> {
+        let ClaimedTurn { caller, context, fence, calls, registration, place } = claimed;
         let (store, tenant_id, turn_id) = (&self.engine.store, self.turn.tenant_id, self.turn.id);
         let mut history = history_rows(&self.engine, tenant_id, conversation_id).await?;
         own_messages_last(&mut history, turn_id);
@@ -165,7 +163,7 @@ impl Takeover {
         let stored = StoredTurn {
             engine: Arc::clone(&self.engine),
             setup: self.engine.setup(),
-            message: self.stored_message(caller, conversation_id, &history, ClientRequest::stored(client.as_deref(), turn_id)),
+            message: self.stored_message(caller, context, conversation_id, &history, ClientRequest::stored(client.as_deref(), turn_id)),
             init: Init { chat_id: conversation_id, conversation_id, turn_id, created },
             registration,
             place,
@@ -185,6 +183,7 @@ impl Takeover {
     fn stored_message(
         &self,
         caller: Caller,
+        context: ToolContext,
         conversation_id: Uuid,
         history: &[MessageRow],
         client: Option<ClientRequest>,
@@ -199,7 +198,7 @@ impl Takeover {
             locale: None,
             debug: false,
             idempotency: None,
-            context: self.context(self.turn.context.as_deref()),
+            context,
             parts: Vec::new(),
             client: client.map(Arc::new),
             results: Vec::new(),
@@ -209,21 +208,15 @@ impl Takeover {
     }
 
     /// Ends the one call of a direct turn.
-    async fn continue_direct(
-        self,
-        caller: Caller,
-        fence: Fence,
-        calls: Vec<CallRow>,
-        registration: Registration,
-        place: QueuePlace,
-    ) -> Result<(), StoreError> {
+    async fn continue_direct(self, claimed: ClaimedTurn) -> Result<(), StoreError> {
+        let ClaimedTurn { caller, context, fence, calls, registration, place } = claimed;
         let (store, turn) = (&self.engine.store, &self.turn);
         let conversation = match turn.conversation_id {
             Some(id) => store.records.conversation(turn.tenant_id, id).await?,
             None => None,
         };
         let state: Arc<State> = Arc::new(conversation.map(|row| row.state).unwrap_or_default());
-        let context = self.context(calls.first().map(|call| call.context.as_str()));
+        let taint = direct_taint(&self.engine, &turn.assistant, &caller);
         let scope = Arc::new(self.scope(caller, fence, &registration));
         let mut left = Leftover { turn: turn.clone(), calls, history: Vec::new(), approvals: self.approvals().await? };
         // No placeholder shows whether approvers know of the call; the events do.
@@ -234,7 +227,7 @@ impl Takeover {
         if let Some(closing) = left.closing() {
             return left.close(&scope, closing).await;
         }
-        let direct = DirectTurn { context, state, place, registration };
+        let direct = DirectTurn { context, state, taint, place, registration };
         let open = left.calls.iter().map(|call| left.stored_call(call.clone(), None)).collect();
         let prepared = direct.batch(&scope).prepare_stored(open).await?;
         scope.journal.commit(crate::journal::CommitPoint::Takeover).await?;
@@ -252,10 +245,6 @@ impl Takeover {
     /// The user is gone: no process may act for them any more.
     async fn close_without_user(self, fence: Fence, calls: Vec<CallRow>, registration: &Registration) -> Result<(), StoreError> {
         let turn = &self.turn;
-        let history = match turn.conversation_id {
-            Some(id) => self.engine.store.turns.history(turn.tenant_id, id).await?,
-            None => Vec::new(),
-        };
         let principal = Principal {
             tenant_id: turn.tenant_id,
             tenant_slug: String::new(),
@@ -268,8 +257,29 @@ impl Takeover {
             permissions: Vec::new(),
         };
         let caller = self.caller(Arc::new(principal));
+        self.close(caller, fence, calls, registration, Closing::UnknownUser).await
+    }
+
+    /// Ends the turn; nothing of it runs.
+    async fn close(
+        self,
+        caller: Caller,
+        fence: Fence,
+        calls: Vec<CallRow>,
+        registration: &Registration,
+        closing: Closing,
+    ) -> Result<(), StoreError> {
+        let history = match self.turn.conversation_id {
+            Some(id) => self.engine.store.turns.history(self.turn.tenant_id, id).await?,
+            None => Vec::new(),
+        };
         let scope = self.scope(caller, fence, registration);
         let approvals = self.approvals().await?;
-        Leftover { turn: turn.clone(), calls, history, approvals }.close(&scope, Closing::UnknownUser).await
+        Leftover { turn: self.turn, calls, history, approvals }.close(&scope, closing).await
     }
+}
+
+/// A stored context. It holds what the credential and the request limit, so without it nothing may run.
+fn stored_context(text: &str) -> Option<ToolContext> {
+    ToolContext::from_json(serde_json::from_str(text).ok()?).ok()
 }

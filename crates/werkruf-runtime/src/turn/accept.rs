@@ -122,7 +122,11 @@ fn open_turn(engine: &Engine, message: &InboundMessage, init: &Init, start: bool
     };
     let (client, principal) = (message.client.as_ref(), &message.caller.principal);
     OpenTurn {
-        assistant: message.assistant.clone().unwrap_or_else(|| "default".to_owned()),
+        assistant: match (&message.assistant, init.created) {
+            (Some(named), _) => named.clone(),
+            (None, true) => "default".to_owned(),
+            (None, false) => String::new(),
+        },
         key_id: message.caller.key_id,
         credential: message.caller.credential.clone(),
         context: Some(json(&message.context)),

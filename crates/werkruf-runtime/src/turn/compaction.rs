@@ -14,6 +14,7 @@ use super::history::{Origin, estimated, first_within, untrusted_results};
 use super::state::{Stop, Turn};
 use crate::assistant::Compaction;
 use crate::journal::{Change, CommitPoint, Journal};
+use crate::taint::{Taint, UntrustedResult};
 use crate::timer;
 
 /// The user message before the summary. Every provider accepts a pair of messages.
@@ -75,16 +76,23 @@ impl Turn {
         }
         tracing::debug!(turn_id = %self.scope.turn_id, left_out = fitting.start - fitting.leading, summary_size, "the history was trimmed");
         self.trimmed = fitting.start > fitting.leading;
-        // A summary of untrusted results is untrusted itself, so with one nothing counts as left out.
-        let from = if summary.is_some() { 0 } else { fitting.start };
+        // A summary of untrusted results is untrusted itself, so with one nothing counts as left out. It keeps its sources, also of messages
+        // that are deleted by now.
+        let from = if summary.is_some() { leading } else { fitting.start };
+        self.note_untrusted(&fitting.messages[..leading], &fitting.origins[..leading]);
         self.note_untrusted(&fitting.messages[from..], &fitting.origins[from..]);
+        self.taint.add(summary.iter().flat_map(summary_sources));
         self.messages = Arc::new(fitting.into_messages(summary.as_ref()));
         Ok(())
     }
 
     /// Records which of the messages that will be sent strangers may have written.
     fn note_untrusted(&mut self, messages: &[Message], origins: &[Origin]) {
-        self.taint.add(untrusted_results(messages, origins, &self.scope.setup.registry));
+        self.taint.add(self.untrusted_among(messages, origins));
+    }
+
+    fn untrusted_among(&self, messages: &[Message], origins: &[Origin]) -> Vec<UntrustedResult> {
+        untrusted_results(messages, origins, &self.scope.setup.registry, self.client.as_deref())
     }
 
     /// The summary that earlier turns left, where the assistant wants summaries and the model can write them.
@@ -106,7 +114,11 @@ impl Turn {
         let Some(until) = fitting.until(first).filter(|_| self.summarises()) else { return Ok(None) };
         let record = record(known, &fitting.messages[fitting.start..first], fitting.window);
         let Some(text) = self.request_summary(record, fitting.window).await? else { return Ok(None) };
-        let summary = Summary { until, text };
+        let covered = fitting.start..first;
+        let mut sources = Taint::new(self.assistant.taint);
+        sources.add(known.iter().copied().flat_map(summary_sources));
+        sources.add(self.untrusted_among(&fitting.messages[covered.clone()], &fitting.origins[covered]));
+        let summary = Summary { until, text, untrusted: sources.to_column() };
         self.scope.journal.stage(summary.clone());
         self.scope.journal.commit(CommitPoint::Summary).await?;
         Ok(Some((first, summary)))
@@ -207,6 +219,11 @@ impl Fitting {
         messages.extend(rest);
         messages
     }
+}
+
+/// The untrusted results that a summary covers.
+fn summary_sources(summary: &Summary) -> Vec<UntrustedResult> {
+    summary.untrusted.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// All the text of a message.

@@ -19,7 +19,7 @@ use crate::lease::{POLL, QueuePlace};
 use crate::request::{Caller, Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal};
 use crate::stored::{StoredFinal, is_provider_run, json, output_of};
 use crate::stream::LiveEvent;
-use crate::taint::{DIRECT, TaintPolicy};
+use crate::taint::Taint;
 use crate::timer;
 
 /// A call that does not come from a chat.
@@ -31,6 +31,8 @@ struct DirectCall {
     context: ToolContext,
     request: CallRequest,
     idempotency: Option<Idempotency>,
+    /// The assistant of the turn whose call is retried; empty for a first call.
+    assistant: String,
 }
 
 /// Calls a tool and waits for its outcome. A caller that leaves does not cancel the call.
@@ -51,6 +53,7 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
         context,
         request: CallRequest::new(engine.store.clock.new_id(), invoke.tool, Arguments::Given(invoke.input)),
         idempotency: invoke.idempotency,
+        assistant: String::new(),
     };
     // Boxed: this future is large.
     let (job_id, outcome) = Box::pin(run(engine, direct)).await?;
@@ -74,7 +77,6 @@ pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: U
     let turn = store.records.turn(tenant_id, call.turn_id).await?.ok_or(Refusal::UnknownCall)?;
     let principal = store.people.principal(tenant_id, turn.user_id).await?.ok_or(Refusal::UnknownCall)?;
     let caller = Caller { principal, admin: false, ..caller.clone() };
-    let policy = engine.assistant_named(&engine.setup(), &turn.assistant, &caller).map(|assistant| assistant.taint).unwrap_or_default();
     let arguments = match (call.request.as_deref().and_then(|text| serde_json::from_str(text).ok()), &call.raw_arguments) {
         (Some(request), _) => Arguments::Given(request),
         (None, Some(raw)) => Arguments::Raw(raw.clone()),
@@ -96,10 +98,11 @@ pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: U
             // The other side may know the outcome: the same key lets it recognise the call.
             idempotency_key: call.idempotency_key.clone().filter(|_| unknown),
             // The arguments are still those that the model chose after it had read this.
-            taint: call.taint.clone().filter(|_| policy != TaintPolicy::Off),
+            taint: call.taint.clone(),
             ..CallRequest::new(store.clock.new_id(), call.tool_name.clone(), arguments)
         },
         idempotency: None,
+        assistant: turn.assistant,
     };
     let (job_id, _) = Box::pin(run(engine, direct)).await?;
     Ok(job_id)
@@ -138,7 +141,8 @@ async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<(Uuid, oneshot:
         let registration = engine.register(tenant_id, turn_id).ok_or(Refusal::Busy { retry_after_ms: 1000 })?;
         let running = Arc::clone(registration.running());
         let scope = Arc::new(engine.scope(engine.setup(), direct.caller.clone(), turn_id, direct.conversation_id, running));
-        let turn = DirectTurn { context: direct.context.clone(), state: Arc::new(state), place, registration };
+        let taint = direct_taint(engine, &direct.assistant, &direct.caller);
+        let turn = DirectTurn { context: direct.context.clone(), state: Arc::new(state), taint, place, registration };
         match turn.open(engine, &scope, direct.clone()).await {
             Ok((prepared, job_id)) => break (turn, scope, prepared, job_id),
             // A turn of another process is ahead. Everything is decided again after it, because it may change the state.
@@ -166,10 +170,17 @@ async fn conversation_state(engine: &Engine, direct: &DirectCall) -> Result<Stat
     visible.map(|conversation| conversation.state).ok_or(Refusal::UnknownConversation)
 }
 
+/// The policy of the assistant whose call is retried.
+pub(crate) fn direct_taint(engine: &Engine, assistant: &str, caller: &Caller) -> Taint {
+    let policy = engine.assistant_named(&engine.setup(), assistant, caller).map(|assistant| assistant.taint).unwrap_or_default();
+    Taint::of_direct_call(policy)
+}
+
 /// The turn of a direct call. It holds its place in the queue, and its registration as running.
 pub(crate) struct DirectTurn {
     pub(crate) context: ToolContext,
     pub(crate) state: Arc<State>,
+    pub(crate) taint: Taint,
     pub(crate) place: QueuePlace,
     #[expect(dead_code, reason = "held so that the recovery scan leaves the turn alone")]
     pub(crate) registration: Registration,
@@ -177,7 +188,7 @@ pub(crate) struct DirectTurn {
 
 impl DirectTurn {
     pub(crate) fn batch<'a>(&'a self, scope: &'a Arc<TurnScope>) -> CallBatch<'a> {
-        CallBatch { scope, step: 1, state: &self.state, context: &self.context, earlier: &[], taint: &DIRECT }
+        CallBatch { scope, step: 1, state: &self.state, context: &self.context, earlier: &[], taint: &self.taint }
     }
 
     /// Commits A and B in one.
@@ -264,6 +275,7 @@ fn open_turn(scope: &TurnScope, call: &PreparedCall, direct: &DirectCall, owner:
     let conversation = scope.conversation_id.map_or(ConversationRef::None, |id| ConversationRef::Existing { id, any_user });
     OpenTurn {
         kind: direct.kind,
+        assistant: direct.assistant.clone(),
         key_id: direct.caller.key_id,
         credential: direct.caller.credential.clone(),
         inbox: direct.idempotency.as_ref().map(|key| inbox_entry(&route, &direct.caller, key, now)),

@@ -54,7 +54,7 @@ impl ProviderItems {
         if self.rows.iter().any(|row| row.output_index == item.output_index) {
             return false;
         }
-        let Some(row) = running_row(scope, step, context, item) else { return false };
+        let Some(row) = running_row(scope, step, context, &scope.setup.redaction.provider_item(item)) else { return false };
         announce(scope, &row);
         scope.journal.stage(row.clone());
         self.rows.push(row);
@@ -64,12 +64,13 @@ impl ProviderItems {
     /// Stages the end of an item; false where no start was recorded.
     pub(super) fn finish(&mut self, scope: &TurnScope, item: &ProviderItem) -> bool {
         let row = self.rows.iter_mut().find(|row| row.output_index == item.output_index && !row.status.is_terminal());
-        row.map(|row| finish_row(scope, row, item)).is_some()
+        row.map(|row| finish_row(scope, row, &scope.setup.redaction.provider_item(item))).is_some()
     }
 
     /// The answer is complete: stages what it says of the provider's calls, also of those that were not announced.
     pub(super) fn settle(&mut self, scope: &TurnScope, step: u32, context: &ToolContext, answer: &Answer) {
-        for item in &answer.items {
+        for item in answer.items.iter().map(|item| scope.setup.redaction.provider_item(item)) {
+            let item = &item;
             match self.rows.iter_mut().find(|row| row.output_index == item.output_index) {
                 Some(row) if row.status.is_terminal() => {}
                 Some(row) => finish_row(scope, row, item),

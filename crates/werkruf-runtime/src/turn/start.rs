@@ -27,7 +27,7 @@ pub(crate) struct StoredTurn {
     pub(crate) init: Init,
     pub(crate) registration: Registration,
     pub(crate) place: QueuePlace,
-    /// The assistant of the conversation.
+    /// As the turn's row names it.
     pub(crate) assistant: String,
 }
 
@@ -90,7 +90,7 @@ impl StoredTurn {
     pub(crate) fn turn(&self, fence: Fence, state: State, mut history: History) -> Box<Turn> {
         let (engine, message) = (&self.engine, &self.message);
         let principal = &message.caller.principal;
-        let name = message.assistant.as_deref().unwrap_or(&self.assistant);
+        let name = &self.assistant;
         let assistant = engine
             .assistant_named(&self.setup, name, &message.caller)
             .cloned()

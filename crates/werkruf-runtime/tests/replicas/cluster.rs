@@ -153,6 +153,7 @@ impl Replica {
             principal: Arc::clone(&self.principal),
             key_id: None,
             credential: "operator".to_owned(),
+            retried_by: None,
             pins: Pins::default(),
             admin: false,
         }

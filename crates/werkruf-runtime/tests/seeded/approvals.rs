@@ -35,6 +35,7 @@ impl Tables {
             taint: new.taint.clone(),
             asked_by: new.asked_by.clone(),
             asked_key: new.asked_key.clone(),
+            retried_by: new.retried_by.clone(),
             status: if mutant == Mutant::ApprovalPresumed { ApprovalStatus::Approved } else { ApprovalStatus::Pending },
             decided_by: None,
             decided_key: None,
@@ -56,7 +57,7 @@ impl Tables {
     pub fn decide(&mut self, id: Uuid, decision: &Decision, mutant: Mutant) -> Option<DecisionOutcome> {
         let row = Arc::make_mut(self.approvals.get_mut(&id)?);
         let open = row.status == ApprovalStatus::Pending || mutant == Mutant::DecidedTwice;
-        let asked = row.asked_by == decision.by || decision.key.as_ref() == Some(&row.asked_key);
+        let asked = row.was_asked_by(&decision.by) || decision.key.as_ref() == Some(&row.asked_key);
         if open && (row.expires_at > decision.at || mutant == Mutant::DecidedLate) && !(decision.by_another && asked) {
             (row.status, row.decided_by, row.decided_at) = (decision.status, Some(decision.by.clone()), Some(decision.at));
             row.decided_key.clone_from(&decision.key);

@@ -59,7 +59,9 @@ impl Tables {
         if starts && matches!(open.conversation, ConversationRef::Existing { .. }) && mutant != Mutant::CanceledUnnumbered {
             self.number(stream_id, &self.unnumbered(stream_id, None));
         }
-        self.add_turn(open, conversation_id, starts)?;
+        let (state, of_conversation) = stored.unwrap_or_default();
+        let assistant = if open.assistant.is_empty() { of_conversation } else { open.assistant.clone() };
+        self.add_turn(open, conversation_id, &assistant, starts)?;
         if let Some(message) = &open.message {
             let conversation_id = conversation_id.ok_or_else(|| broken("a message without a conversation"))?;
             self.add_message(conversation_id, open.turn_id, message, open.now, starts)?;
@@ -71,7 +73,6 @@ impl Tables {
             self.add_approval(open.tenant_id, (conversation_id, open.turn_id), approval, open.now, mutant)?;
         }
         let event_seqs = self.add_events(stream_id, open.turn_id, &open.events, open.now);
-        let (state, assistant) = stored.unwrap_or_else(|| (State::new(), open.assistant.clone()));
         Ok(Opened::Stored { fence, event_seqs, state, assistant })
     }
 
@@ -82,7 +83,7 @@ impl Tables {
             .then(|| Opened::Duplicate { turn_id: received.turn_id, same_body: received.fingerprint == entry.fingerprint })
     }
 
-    fn add_turn(&mut self, open: &OpenTurn, conversation_id: Option<Uuid>, starts: bool) -> Result<(), StoreError> {
+    fn add_turn(&mut self, open: &OpenTurn, conversation_id: Option<Uuid>, assistant: &str, starts: bool) -> Result<(), StoreError> {
         let status = match (starts, open.kind) {
             (false, _) => TurnStatus::Accepted,
             (true, TurnKind::Invoke | TurnKind::Retry) if !open.calls.is_empty() => TurnStatus::Acting,
@@ -94,7 +95,7 @@ impl Tables {
             conversation_id,
             user_id: open.user_id.clone(),
             kind: open.kind.as_str().to_owned(),
-            assistant: open.assistant.clone(),
+            assistant: assistant.to_owned(),
             status,
             step: 0,
             takeovers: 0,

@@ -71,6 +71,7 @@ impl Client {
             principal: Arc::clone(&self.world.principal),
             key_id: None,
             credential: "key:1".to_owned(),
+            retried_by: None,
             pins: Pins::default(),
             admin: false,
         }

@@ -175,7 +175,7 @@ impl Comparison {
         let user_id = if self.below(8) == 0 { "2" } else { "1" };
         let open = OpenTurn {
             kind: if direct { TurnKind::Invoke } else { TurnKind::Chat },
-            assistant: "default".to_owned(),
+            assistant: if self.below(2) == 0 || matches!(conversation, ConversationRef::New { .. }) { "default" } else { "" }.to_owned(),
             message: (!direct).then(|| self.message("user", None)),
             inbox,
             start: direct || self.below(4) > 0,

@@ -66,6 +66,7 @@ impl Comparison {
             taint: (self.below(2) == 0).then(|| "[]".to_owned()),
             asked_by: "1".to_owned(),
             asked_key: "key:1".to_owned(),
+            retried_by: (self.below(2) == 0).then(|| "2".to_owned()),
             expires_at: self.world.clock.now() + SignedDuration::from_millis(self.world.rng.between_signed(1, 60)),
         }
     }

@@ -82,7 +82,7 @@ async fn decide(
         "WITH decided AS (
            UPDATE approvals SET status = $3, decided_by = $4, decided_at = $5, decided_key = $6
            WHERE tenant_id = $1 AND id = $2 AND status = 'pending' AND expires_at > $5
-             AND (NOT $7 OR (asked_by <> $4 AND asked_key IS DISTINCT FROM $6)) RETURNING {APPROVAL}
+             AND (NOT $7 OR (asked_by <> $4 AND retried_by IS DISTINCT FROM $4 AND asked_key IS DISTINCT FROM $6)) RETURNING {APPROVAL}
          )
          SELECT {APPROVAL}, true FROM decided UNION ALL
          SELECT {APPROVAL}, false FROM approvals WHERE tenant_id = $1 AND id = $2 AND NOT EXISTS (SELECT 1 FROM decided)"

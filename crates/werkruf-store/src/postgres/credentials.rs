@@ -18,8 +18,9 @@ use crate::{Author, Credentials, KeyRow, KeyUse, NewKey, Recorder, StoreError, S
 
 /// The id is new: a conflict is this very statement, committed by an attempt whose answer was lost.
 const INSERT: &str =
-    "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+    "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection,
+      root_id)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
     ON CONFLICT (tenant_id, id) DO NOTHING RETURNING true";
 /// Without effect on a key that another one replaced already.
 const SHORTEN: &str = "UPDATE api_keys SET expires_at = least(expires_at, $3), replaced_by = $4 WHERE tenant_id = $1 AND id = $2
@@ -76,6 +77,7 @@ async fn insert(transaction: &Transaction, key: &NewKey) -> Result<bool, Fault> 
         p(&ips),
         p(&safety_mode),
         p(&collection),
+        p(&key.root_id),
     ];
     Ok(!transaction.query(INSERT, &values).await?.is_empty())
 }

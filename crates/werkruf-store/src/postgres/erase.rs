@@ -94,7 +94,7 @@ const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = $1 AND user_id = $2 R
 const MESSAGES: &str = "DELETE FROM messages WHERE tenant_id = $1 AND conversation_id = ANY ($2) RETURNING true";
 const OF_CONVERSATIONS: [&str; 2] = [
     "DELETE FROM events WHERE tenant_id = $1 AND conversation_id = ANY ($2)",
-    "UPDATE conversations SET title = '', state = '{}', summary = NULL, summary_until = NULL WHERE tenant_id = $1 AND id = ANY ($2)",
+    "UPDATE conversations SET title = '', state = '{}', summary = NULL, summary_until = NULL, summary_untrusted = NULL WHERE tenant_id = $1 AND id = ANY ($2)",
 ];
 
 // $1 tenant, $2 turns. The name of an unknown tool was invented by a model, so it may be content.
@@ -103,7 +103,7 @@ const CALLS: &str = "UPDATE tool_calls SET request = NULL, raw_arguments = NULL,
     tool_name = CASE error_code WHEN 'unknown_tool' THEN 'erased' ELSE tool_name END
     WHERE tenant_id = $1 AND turn_id = ANY ($2) RETURNING true";
 const OF_TURNS: [&str; 6] = [
-    "UPDATE conversations SET summary = NULL, summary_until = NULL WHERE tenant_id = $1
+    "UPDATE conversations SET summary = NULL, summary_until = NULL, summary_untrusted = NULL WHERE tenant_id = $1
        AND id IN (SELECT conversation_id FROM turns WHERE tenant_id = $1 AND id = ANY ($2))",
     "UPDATE call_attempts SET error = '{}' WHERE tenant_id = $1
        AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = $1 AND turn_id = ANY ($2))",

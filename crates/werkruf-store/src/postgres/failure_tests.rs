@@ -134,6 +134,7 @@ async fn a_decision_whose_answer_was_lost_counts_once() {
             taint: None,
             asked_by: "1".to_owned(),
             asked_key: "key:1".to_owned(),
+            retried_by: None,
             expires_at: world.now.checked_add(SignedDuration::from_hours(1)).unwrap(),
         };
         let mut write = world.to_write(&running);

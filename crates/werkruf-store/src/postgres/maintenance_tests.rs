@@ -117,6 +117,7 @@ async fn pending_work_is_ended_and_not_resumed() {
         taint: None,
         asked_by: "1".to_owned(),
         asked_key: "key:1".to_owned(),
+        retried_by: None,
         expires_at: world.now,
     };
     let mut write = world.to_write(&working);

@@ -74,6 +74,7 @@ pub(super) struct Approval<'a> {
     taint: Option<Cow<'a, str>>,
     asked_by: &'a str,
     asked_key: &'a str,
+    retried_by: Option<&'a str>,
     expires_at: Timestamp,
 }
 
@@ -89,6 +90,7 @@ impl<'a> From<&'a NewApproval> for Approval<'a> {
             taint: json(approval.taint.as_ref()),
             asked_by: &approval.asked_by,
             asked_key: &approval.asked_key,
+            retried_by: approval.retried_by.as_deref(),
             expires_at: ms(approval.expires_at),
         }
     }

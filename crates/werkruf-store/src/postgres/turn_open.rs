@@ -158,7 +158,7 @@ fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result
             fence: epoch.map(|epoch| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch }),
             event_seqs: (first_event.unwrap_or(1)..).take(open.events.len()).collect(),
             state: state.unwrap_or_else(State::new),
-            assistant: assistant.unwrap_or_else(|| open.assistant.clone()),
+            assistant: if open.assistant.is_empty() { assistant.unwrap_or_default() } else { open.assistant.clone() },
         }),
         ("duplicate", Some(turn_id)) => {
             let same_body = stored_fingerprint.as_deref() == open.inbox.as_ref().map(|entry| entry.fingerprint.as_str());

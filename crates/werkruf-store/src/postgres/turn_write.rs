@@ -68,6 +68,7 @@ struct WriteDocument<'a> {
 struct Summary<'a> {
     until: i64,
     text: &'a str,
+    untrusted: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -122,11 +123,11 @@ impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
             patches: if write.conversation_id.is_some() { &write.state_patches } else { &[] },
             usage: write.usage.iter().map(UsageRow::from).collect(),
             counted: if write.conversation_id.is_some() { &write.counted } else { &[] },
-            summary: write
-                .summary
-                .as_ref()
-                .filter(|_| write.conversation_id.is_some())
-                .map(|sum| Summary { until: sum.until, text: &sum.text }),
+            summary: write.summary.as_ref().filter(|_| write.conversation_id.is_some()).map(|sum| Summary {
+                until: sum.until,
+                text: &sum.text,
+                untrusted: sum.untrusted.as_deref(),
+            }),
             events: write.events.iter().map(Event::from).collect(),
             turn: write.turn.as_ref().map(Change::from),
             abandoned_step: write.abandoned_step,

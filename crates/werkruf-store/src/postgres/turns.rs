@@ -135,11 +135,11 @@ impl Turns for PostgresStore {
     }
 
     fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Option<Summary>> {
-        let sql = "SELECT summary_until, summary FROM conversations
+        let sql = "SELECT summary_until, summary, summary_untrusted FROM conversations
                    WHERE tenant_id = $1 AND id = $2 AND summary IS NOT NULL AND summary_until IS NOT NULL";
         Box::pin(async move {
             let rows = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&conversation_id)]).await?;
-            first(&rows, |columns| Ok(Summary { until: columns.int()?, text: columns.text()? }))
+            first(&rows, |columns| Ok(Summary { until: columns.int()?, text: columns.text()?, untrusted: columns.text_or_null()? }))
         })
     }
 

@@ -79,7 +79,7 @@ fn decide(
         .prepare_cached(
             "UPDATE approvals SET status = ?3, decided_by = ?4, decided_at = ?5, decided_key = ?6
              WHERE tenant_id = ?1 AND id = ?2 AND status = 'pending' AND expires_at > ?5
-               AND (NOT ?7 OR (asked_by <> ?4 AND asked_key IS NOT ?6))",
+               AND (NOT ?7 OR (asked_by <> ?4 AND retried_by IS NOT ?4 AND asked_key IS NOT ?6))",
         )?
         .execute(params![tenant, id, decision.status.as_str(), decision.by, Stamp::from(decision.at), decision.key, decision.by_another])?;
     let Some(row) = by_id(c, tenant, id)? else { return Ok(None) };
@@ -111,8 +111,8 @@ impl WriteContext<'_> {
     pub(super) fn approval(&self, c: &Connection, conversation_id: Option<Uuid>, approval: &NewApproval) -> Result<(), StoreError> {
         c.prepare_cached(
             "INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest,
-               approver_roles, taint, asked_by, asked_key, status, created_at, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, 'pending', ?13, ?14)",
+               approver_roles, taint, asked_by, asked_key, retried_by, status, created_at, expires_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 'pending', ?14, ?15)",
         )?
         .execute(params![
             self.tenant,
@@ -127,6 +127,7 @@ impl WriteContext<'_> {
             approval.taint,
             approval.asked_by,
             approval.asked_key,
+            approval.retried_by,
             self.now,
             Stamp::from(approval.expires_at),
         ])?;

@@ -102,7 +102,7 @@ const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = ?1 AND user_id = ?2";
 const MESSAGES: &str = "DELETE FROM messages WHERE tenant_id = ?1 AND conversation_id = ?2";
 const OF_CONVERSATION: [&str; 2] = [
     "DELETE FROM events WHERE tenant_id = ?1 AND conversation_id = ?2",
-    "UPDATE conversations SET title = '', state = '{}', summary = NULL, summary_until = NULL WHERE tenant_id = ?1 AND id = ?2",
+    "UPDATE conversations SET title = '', state = '{}', summary = NULL, summary_until = NULL, summary_untrusted = NULL WHERE tenant_id = ?1 AND id = ?2",
 ];
 
 // ?1 tenant, ?2 turn. The name of an unknown tool was made up by the model, so it is content.
@@ -110,7 +110,7 @@ const CALLS: &str = "UPDATE tool_calls SET request = NULL, raw_arguments = NULL,
     error_detail = NULL, context = '{}', meta = NULL, permission = NULL, dedupe_key = NULL, idempotency_key = NULL,
     tool_name = CASE error_code WHEN 'unknown_tool' THEN 'erased' ELSE tool_name END WHERE tenant_id = ?1 AND turn_id = ?2";
 const OF_TURN: [&str; 6] = [
-    "UPDATE conversations SET summary = NULL, summary_until = NULL WHERE tenant_id = ?1
+    "UPDATE conversations SET summary = NULL, summary_until = NULL, summary_untrusted = NULL WHERE tenant_id = ?1
        AND id = (SELECT conversation_id FROM turns WHERE tenant_id = ?1 AND id = ?2)",
     "UPDATE call_attempts SET error = '{}' WHERE tenant_id = ?1
        AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = ?1 AND turn_id = ?2)",

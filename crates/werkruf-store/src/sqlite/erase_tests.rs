@@ -19,7 +19,7 @@ const ERASED: &[(&str, &str)] = &[
     ("approvals", "arguments arguments_digest"),
     ("audit_entries", "salt before after"),
     ("call_attempts", "error"),
-    ("conversations", "title state summary"),
+    ("conversations", "title state summary summary_untrusted"),
     ("events", "type data"),
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
@@ -45,7 +45,7 @@ const STAYS: &[(&str, &str, &str)] = &[
         "ids and codes: the list of calls",
     ),
     ("call_attempts", "status", "a code"),
-    ("approvals", "tool_name approver_roles taint asked_by asked_key status decided_by decided_key", "ids and codes"),
+    ("approvals", "tool_name approver_roles taint asked_by asked_key retried_by status decided_by decided_key", "ids and codes"),
     (
         "audit_entries",
         "at address action subject person before_digest after_digest hash",
@@ -108,7 +108,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            ('{tenant}', 1, '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}',
             '{{\"names\": [\"{mark}\"], \"only\": false}}', '{mark}'),
            ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, '{other}', 'de-DE', NULL, NULL, NULL);
-         INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '', NULL, '{mark}', '{mark}', '{mark}');
+         INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '', NULL, '{mark}', '{mark}', '{mark}', NULL);
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
          INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', NULL, '1', 'key:1', 'denied',
            NULL, NULL, '', NULL, '' FROM tool_calls;
@@ -117,7 +117,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            idempotency_key = '{mark}';
          UPDATE turns SET partial = '{mark}', client = '{mark}', transcript_digest = '{mark}', request_digest = '{mark}', context = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
          UPDATE conversations SET title = '{mark}', state = '{{\"a\": \"{mark}\"}}' WHERE user_id = '1';
-         UPDATE conversations SET summary = '{mark}', summary_until = 1
+         UPDATE conversations SET summary = '{mark}', summary_until = 1, summary_untrusted = '{mark}'
            WHERE id IN (SELECT conversation_id FROM turns WHERE user_id = '1');
          UPDATE events SET data = '{{\"a\": \"{mark}\"}}' WHERE turn_id IN (SELECT id FROM turns WHERE user_id = '1');
          UPDATE messages SET metadata = '{{\"a\": \"{mark}\"}}' WHERE turn_id IN (SELECT id FROM turns WHERE user_id = '1');"

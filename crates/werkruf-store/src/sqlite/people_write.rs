@@ -6,7 +6,7 @@ use werkruf_contract::Uuid;
 
 use super::people::by_external_id;
 use super::row::{KEY, first, key, tenant, user};
-use super::text::{Id, Stamp, stamp_or_null};
+use super::text::{Id, Stamp, id_or_null, stamp_or_null};
 use crate::{KeyRow, NewKey, NewUser, PeopleBatch, RoleWithPermissions, StoreError, TenantRow, TokenRoles, UserRow};
 
 pub(super) fn ensure_tenant(c: &Connection, id: Uuid, slug: &str, now: Timestamp) -> Result<TenantRow, StoreError> {
@@ -150,8 +150,9 @@ pub(super) fn key_by_id(c: &Connection, tenant_id: Uuid, id: Uuid) -> Result<Opt
 
 pub(super) fn create_key(c: &Connection, key: NewKey) -> Result<KeyRow, StoreError> {
     c.prepare_cached(
-        "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        "INSERT INTO api_keys (id, tenant_id, digest, user_id, scopes, name, expires_at, created_at, allow_ips, safety_mode, collection,
+           root_id)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
     )?
     .execute(params![
         Id::from(key.id),
@@ -165,6 +166,7 @@ pub(super) fn create_key(c: &Connection, key: NewKey) -> Result<KeyRow, StoreErr
         key.stored_ips(),
         key.safety_mode,
         key.collection,
+        id_or_null(key.root_id),
     ])?;
     Ok(key.into_row())
 }

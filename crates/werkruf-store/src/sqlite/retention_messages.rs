@@ -66,7 +66,8 @@ const OF_TURN: [&str; 2] = [
 const TITLE_AND_SUMMARY: &str =
     "UPDATE conversations SET title = coalesce((SELECT substr(content, 1, 80) FROM messages WHERE conversation_id = ?2
       AND seq > 0 AND role = 'user' AND tenant_id = ?1 ORDER BY seq LIMIT 1), ''),
-    summary = CASE WHEN summary_until >= ?3 THEN summary END, summary_until = CASE WHEN summary_until >= ?3 THEN summary_until END
+    summary = CASE WHEN summary_until >= ?3 THEN summary END, summary_until = CASE WHEN summary_until >= ?3 THEN summary_until END,
+    summary_untrusted = CASE WHEN summary_until >= ?3 THEN summary_untrusted END
     WHERE tenant_id = ?1 AND id = ?2";
 const OF_CONVERSATION: [&str; 4] = [
     "DELETE FROM approvals WHERE tenant_id = ?1 AND conversation_id = ?2",

@@ -41,8 +41,9 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
     }
     let stream_id = conversation_id.unwrap_or(open.turn_id);
     let context = WriteContext { tenant: &tenant, turn: &turn, now: &now };
-    let (fence, event_seqs) = fill(c, open, conversation_id, stream_id, &context)?;
-    let (state, assistant) = stored.unwrap_or_else(|| (State::new(), open.assistant.clone()));
+    let (state, of_conversation) = stored.unwrap_or_default();
+    let assistant = if open.assistant.is_empty() { of_conversation } else { open.assistant.clone() };
+    let (fence, event_seqs) = fill(c, open, conversation_id, stream_id, &assistant, &context)?;
     crash::point("inside_a");
     Ok(Opened::Stored { fence, event_seqs, state, assistant })
 }
@@ -53,6 +54,7 @@ fn fill(
     open: &OpenTurn,
     conversation_id: Option<Uuid>,
     stream_id: Uuid,
+    assistant: &str,
     context: &WriteContext<'_>,
 ) -> Result<(Option<Fence>, Vec<i64>), StoreError> {
     let stream = Id::from(stream_id);
@@ -73,7 +75,7 @@ fn fill(
         Some(claim) => (claim.next_event - events, open.message.is_some().then_some(claim.next_message - 1)),
         None => (append(c, context.tenant, &stream, events)? - events, None),
     };
-    insert_turn(c, open, conversation_id, claimed.is_some(), context)?;
+    insert_turn(c, open, conversation_id, assistant, claimed.is_some(), context)?;
     client_requests::store_results(c, context.tenant, &stream, open)?;
     if let Some(message) = &open.message {
         let conversation = conversation_id.map(Id::from).ok_or_else(|| message_without_conversation(open.turn_id))?;
@@ -181,6 +183,7 @@ fn insert_turn(
     c: &Connection,
     open: &OpenTurn,
     conversation_id: Option<Uuid>,
+    assistant: &str,
     started: bool,
     context: &WriteContext<'_>,
 ) -> Result<(), StoreError> {
@@ -200,7 +203,7 @@ fn insert_turn(
         id_or_null(conversation_id),
         open.user_id,
         open.kind.as_str(),
-        open.assistant,
+        assistant,
         id_or_null(open.key_id),
         status.as_str(),
         context.now,

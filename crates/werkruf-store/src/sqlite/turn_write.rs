@@ -189,8 +189,10 @@ fn write_counts_and_summary(c: &Connection, tenant: &Id, conversation_id: Uuid, 
     }
     let Some(summary) = &write.summary else { return Ok(()) };
     let written = c
-        .prepare_cached("UPDATE conversations SET summary = ?3, summary_until = ?4 WHERE tenant_id = ?1 AND id = ?2")?
-        .execute(params![tenant, conversation, summary.text, summary.until])?;
+        .prepare_cached(
+            "UPDATE conversations SET summary = ?3, summary_until = ?4, summary_untrusted = ?5 WHERE tenant_id = ?1 AND id = ?2",
+        )?
+        .execute(params![tenant, conversation, summary.text, summary.until, summary.untrusted])?;
     if written == 1 { Ok(()) } else { Err(StoreError::Moved { what: "conversation", id: conversation_id.to_string() }) }
 }
 

@@ -81,7 +81,7 @@ impl Turns for SqliteStore {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(SUMMARY)?;
             first(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], |columns| {
-                Ok(Summary { until: columns.int()?, text: columns.text()? })
+                Ok(Summary { until: columns.int()?, text: columns.text()?, untrusted: columns.text_or_null()? })
             })
         }))
     }
@@ -109,7 +109,7 @@ impl Turns for SqliteStore {
 
 const TAKEN: &str = "SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?2 AND tool_call_id = ?3 AND tenant_id = ?1)";
 
-const SUMMARY: &str = "SELECT summary_until, summary FROM conversations
+const SUMMARY: &str = "SELECT summary_until, summary, summary_untrusted FROM conversations
     WHERE tenant_id = ?1 AND id = ?2 AND summary IS NOT NULL AND summary_until IS NOT NULL";
 
 // The newest numbered message of the user is near the end, so the scan backwards is short.

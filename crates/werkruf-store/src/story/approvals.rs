@@ -25,6 +25,7 @@ async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, New
         taint: Some(TAINT.to_owned()),
         asked_by: "1".to_owned(),
         asked_key: "key:1".to_owned(),
+        retried_by: Some("3".to_owned()),
         expires_at: world.now.checked_add(SignedDuration::from_hours(1)).unwrap(),
     };
     let mut write = world.to_write(&running);
@@ -91,7 +92,7 @@ pub(crate) async fn whoever_asked_cannot_approve<S: Store>(world: World<S>) {
         let (by, key) = (by.to_owned(), Some(key.to_owned()));
         world.store.decide(tenant, approval.id, Decision { by, key, by_another, ..world.decision(status) }).await.unwrap().unwrap()
     };
-    for (by, key) in [("1", "key:2"), ("2", "key:1"), ("key:1", "key:1"), ("1", "key:1")] {
+    for (by, key) in [("1", "key:2"), ("3", "key:2"), ("2", "key:1"), ("key:1", "key:1"), ("1", "key:1")] {
         let refused = decide(by, key, ApprovalStatus::Approved, true).await;
         assert!(
             matches!(&refused, DecisionOutcome::AskedByDecider(row) if row.status == ApprovalStatus::Pending),

@@ -25,6 +25,7 @@ fn key<S: Store>(world: &World<S>, name: &str) -> NewKey {
         allow_ips: Vec::new(),
         safety_mode: None,
         collection: None,
+        root_id: None,
     }
 }
 

@@ -19,6 +19,7 @@ fn key<S: Store>(world: &World<S>, secret: &str) -> NewKey {
         allow_ips: vec!["10.0.0.0/8".to_owned(), "2001:db8::/32".to_owned()],
         safety_mode: Some("strict".to_owned()),
         collection: Some("handbook".to_owned()),
+        root_id: Some(world.id()),
     }
 }
 

@@ -173,6 +173,7 @@ pub(crate) async fn keys_are_found_by_digest_until_deleted<S: Store>(world: Worl
         allow_ips: Vec::new(),
         safety_mode: None,
         collection: None,
+        root_id: None,
     };
     let row = world.store.create_key(key.clone(), Author::server()).await.unwrap();
     assert_eq!(look().await.as_ref(), Some(&row));

@@ -54,9 +54,9 @@ pub(crate) async fn a_conversation_stores_token_counts_and_its_summary<S: Store>
     let history = world.store.history(world.tenant, running.conversation).await.unwrap();
     let mut write = world.to_write(&running);
     write.counted = vec![(history[0].id, 7), (world.id(), 9)];
-    write.summary = Some(Summary { until: 0, text: "before".to_owned() });
+    write.summary = Some(Summary { until: 0, text: "before".to_owned(), untrusted: None });
     world.store.write(write).await.unwrap();
-    let summary = Summary { until: 1, text: "tea".to_owned() };
+    let summary = Summary { until: 1, text: "tea".to_owned(), untrusted: Some(r#"[{"tool":"web"}]"#.to_owned()) };
     let mut write = world.to_write(&running);
     write.summary = Some(summary.clone());
     world.store.write(write).await.unwrap();

@@ -74,7 +74,7 @@ pub(crate) async fn old_messages_are_deleted_in_whole_turns<S: Store>(mut world:
     (second.client, second.request_digest) = (Some(r#"{"history":[]}"#.to_owned()), Some("digest".to_owned()));
     let second = world.begin(second).await;
     let mut write = world.to_write(&second);
-    write.summary = Some(Summary { until: 4, text: "They said hello.".to_owned() });
+    write.summary = Some(Summary { until: 4, text: "They said hello.".to_owned(), untrusted: None });
     world.store.write(write).await.unwrap();
     world.complete(&second).await;
     let before = world.later(1_000);
@@ -201,6 +201,7 @@ pub(crate) async fn calls_are_deleted_with_their_rows<S: Store>(mut world: World
         taint: None,
         asked_by: "1".to_owned(),
         asked_key: "key:1".to_owned(),
+        retried_by: None,
         expires_at: world.now,
     }];
     let approval = write.approvals[0].id;

@@ -231,14 +231,28 @@ pub(crate) async fn state_is_merged_and_null_clears<S: Store>(world: World<S>) {
     assert_eq!(world.store.patch_state(world.tenant, world.id(), state(json!({"d": 1})), 1000, world.now).await.unwrap(), None);
     let large = world.store.patch_state(world.tenant, running.conversation, state(json!({"e": "x".repeat(1000)})), 1000, world.now).await;
     assert!(matches!(large, Err(StoreError::StateTooLarge)), "{large:?}");
+    // Both databases measure JSON without spaces: {"b":{"y":2},"d":"é","f":[1,2,{"g":"h, i: j"}]}.
+    let exact = async |max_bytes| {
+        let patch = state(json!({"f": [1, 2, {"g": "h, i: j"}]}));
+        world.store.patch_state(world.tenant, running.conversation, patch, max_bytes, world.now).await
+    };
+    let size = serde_json::to_string(&json!({"b": {"y": 2}, "d": "é", "f": [1, 2, {"g": "h, i: j"}]})).unwrap().len();
+    assert!(matches!(exact(size - 1).await, Err(StoreError::StateTooLarge)));
+    assert!(exact(size).await.is_ok());
+    world.store.patch_state(world.tenant, running.conversation, state(json!({"f": null})), 1000, world.now).await.unwrap();
     // A state that is too large already can be made smaller.
     let smaller = world.store.patch_state(world.tenant, running.conversation, state(json!({"d": "e"})), 1, world.now).await.unwrap();
     assert_eq!(smaller, Some(state(json!({"b": {"y": 2}, "d": "e"}))));
     let patched = world.store.patch_state(world.tenant, running.conversation, state(json!({"d": "é"})), 1000, world.now).await.unwrap();
     world.complete(&running).await;
-    let open = world.opening(ConversationRef::Existing { id: running.conversation, any_user: false }, "next");
-    let Opened::Stored { state: stored, assistant, .. } = world.store.open_turn(open).await.unwrap() else { panic!("not stored") };
-    assert_eq!((Some(stored), assistant.as_str()), (patched, "default"));
+    let existing = || ConversationRef::Existing { id: running.conversation, any_user: false };
+    for (named, expected) in [("", "default"), ("clerk", "clerk"), ("", "default")] {
+        let open = OpenTurn { assistant: named.to_owned(), ..world.opening(existing(), "next") };
+        let turn = open.turn_id;
+        let Opened::Stored { state: stored, assistant, .. } = world.store.open_turn(open).await.unwrap() else { panic!("not stored") };
+        let row = world.store.turn(world.tenant, turn).await.unwrap().unwrap();
+        assert_eq!((Some(stored), assistant.as_str(), row.assistant.as_str()), (patched.clone(), expected, expected));
+    }
 }
 
 pub(crate) async fn many_turns_write_at_once<S: Store>(world: World<S>) {

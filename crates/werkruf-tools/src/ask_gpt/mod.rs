@@ -74,6 +74,8 @@ impl Tool for AskGpt {
         // Each attempt is paid for, and a search that was cut off may have been paid for too.
         spec.attempts = 1;
         spec.answers_directly = true;
+        // The query leaves the company.
+        spec.external = true;
         spec
     }
 

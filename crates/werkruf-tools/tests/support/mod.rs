@@ -34,6 +34,7 @@ pub fn invocation() -> Invocation {
         conversation_id: Some(clock.new_id()),
         attempt: 1,
         idempotency_key: "key-1".to_owned(),
+        untrusted: None,
         models: Arc::new(NoModels),
     }
 }

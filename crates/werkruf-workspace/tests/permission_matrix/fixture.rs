@@ -188,6 +188,7 @@ impl Fixture {
             conversation_id: None,
             attempt: 1,
             idempotency_key: "key".to_owned(),
+            untrusted: None,
             models: Arc::new(NoModels),
         };
         let reply = tool.call(args, invocation).await.map_err(|failure| (failure.code.to_string(), failure.message))?;

@@ -56,6 +56,8 @@ pub(crate) struct ApprovalView<'a> {
     asked_by: &'a str,
     /// The credential of that turn: `operator`, `key:<id>` or `token:<user>`.
     asked_key: &'a str,
+    /// The user who retried the call; null if nobody else than `asked_by` did.
+    retried_by: Option<&'a str>,
     /// The user who decided; the credential if it named no user.
     decided_by: Option<&'a str>,
     decided_key: Option<&'a str>,
@@ -82,6 +84,7 @@ impl<'a> ApprovalView<'a> {
             taint: raw(row.taint.as_deref()),
             asked_by: &row.asked_by,
             asked_key: &row.asked_key,
+            retried_by: row.retried_by.as_deref(),
             decided_by: row.decided_by.as_deref(),
             decided_key: row.decided_key.as_deref(),
             created_at: Iso(row.created_at),

@@ -13,6 +13,7 @@ use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_llm::HistoryCall;
 use werkruf_llm::history_formats::{HistoryFormat, ResultStatus, Role, StoredMessage, read, write};
+use werkruf_runtime::SERVER_METADATA;
 use werkruf_store::{MessageRow, NewHistory, NewMessage, Order};
 
 use super::ApiState;
@@ -138,13 +139,14 @@ fn title(messages: &[StoredMessage]) -> String {
 }
 
 fn row(id: Uuid, message: &StoredMessage) -> NewMessage {
-    let metadata: Option<&Map<String, Value>> = Some(&message.metadata).filter(|metadata| !metadata.is_empty());
+    let mut metadata: Map<String, Value> = message.metadata.clone();
+    metadata.retain(|name, _| !SERVER_METADATA.contains(&name.as_str()));
     NewMessage {
         tool_calls: message.tool_calls_column(),
         tool_call_id: message.call_id.clone(),
         tool_name: message.tool_name.clone(),
         status: message.status.map(ResultStatus::as_str),
-        metadata: metadata.map(|metadata| json!(metadata).to_string()),
+        metadata: (!metadata.is_empty()).then(|| json!(metadata).to_string()),
         ..NewMessage::new(id, message.role.as_str(), message.content.as_str())
     }
 }

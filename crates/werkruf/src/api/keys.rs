@@ -167,6 +167,7 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
         allow_ips: networks(&request.allow_ips)?,
         safety_mode: request.safety_mode.map(|mode| safety_mode(&api, mode)).transpose()?,
         collection: request.collection.map(collection).transpose()?,
+        root_id: None,
     };
     let row = api.app.people().create_key(key, identity.author()).await?;
     Ok(created(&CreatedKey { key: secret, row: KeyView::of(&row, &api.app.config.auth) }))
@@ -199,7 +200,7 @@ async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
     let until = now + SignedDuration::from_secs(i64::from(overlap_s));
     let until = api.app.config.auth.key_ends(&old).map_or(until, |end| end.min(until));
     let lifetime = old.expires_at.map(|end| end.duration_since(old.created_at));
-    let secret = new_secret(rand::random());
+    let (secret, root_id) = (new_secret(rand::random()), Some(old.root()));
     let key = NewKey {
         id: api.app.clock.new_id(),
         tenant_id: old.tenant_id,
@@ -212,6 +213,7 @@ async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
         allow_ips: old.allow_ips,
         safety_mode: old.safety_mode,
         collection: old.collection,
+        root_id,
     };
     let Some(row) = api.app.store.rotate_key(id, until, key, identity.author()).await? else {
         // Another request deleted or replaced it meanwhile.

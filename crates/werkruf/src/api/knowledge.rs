@@ -336,8 +336,8 @@ async fn search(
     let (grantee, mode) = (grantee(&identity), mode.unwrap_or_default());
     let collection = collection_or_default(identity.collection_for(collection)?);
     let searched = Some(collection.clone());
-    let request = SearchRequest { grantee: grantee.clone(), user_id, collection: searched, query, top_k, mode, models: None };
-    let answer = api.app.knowledge.search(request).await?;
+    let request = SearchRequest { grantee: grantee.clone(), user_id, collections: vec![searched], query, top_k, mode, models: None };
+    let answer = api.app.knowledge.search(request).await?.pop().unwrap_or_default();
     if !answer.found.exists {
         check_missing(&api, &grantee, &collection).await?;
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_knowledge::{CollectionRights, DEFAULT_COLLECTION, EVERYBODY, Grantee, Trust};
+use werkruf_knowledge::{CollectionRights, DEFAULT_COLLECTION, EVERYBODY, Grantee, NewRights, Trust};
 
 use super::ApiState;
 use super::body::{self, PathParam};
@@ -35,10 +35,10 @@ pub(super) fn grantee(identity: &Identity) -> Grantee {
 
 /// 403 if the caller may read but not write a collection, 404 if the caller may not even read it. Only scope `admin` makes new collections.
 pub(super) async fn check_write(api: &ApiState, identity: &Identity, collection: &str) -> Result<(), ApiError> {
-    if identity.scopes.admin {
+    let grantee = grantee(identity);
+    if grantee.reads_everything() {
         return Ok(());
     }
-    let grantee = grantee(identity);
     let rights = api.app.database.knowledge().rights(identity.tenant_id, collection.to_owned()).await?;
     // Everybody knows the name of the default collection, so whether it exists is no secret.
     let rights = rights.or_else(|| (collection == DEFAULT_COLLECTION).then(CollectionRights::default));
@@ -77,7 +77,8 @@ struct RightsView {
 /// New rights of a collection.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct NewRights {
+#[schema(as = NewRights)]
+struct RightsRequest {
     /// Names of roles; `*` is everybody of the tenant.
     read: Vec<String>,
     /// Names of roles.
@@ -93,6 +94,7 @@ struct NewRights {
     params(("name" = String, Path)),
     responses((status = 200, body = RightsView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn show_rights(ApiCaller { api, identity }: ApiCaller, PathParam(name): PathParam) -> Result<Json<RightsView>, ApiError> {
+    identity.collection_for(Some(name.clone()))?;
     let rights = api.app.database.knowledge().rights(identity.tenant_id, name.clone()).await?;
     let rights = rights.ok_or_else(|| ApiError::not_found("collection"))?;
     Ok(Json(view(name, rights)))
@@ -100,14 +102,15 @@ async fn show_rights(ApiCaller { api, identity }: ApiCaller, PathParam(name): Pa
 
 /// Sets the rights of a collection; the next request of everybody is compared with them. A collection that does not exist is created.
 #[utoipa::path(put, path = "/api/knowledge/collections/{name}/rights", operation_id = "knowledge_put_rights", tag = "knowledge",
-    params(("name" = String, Path)), request_body = NewRights,
+    params(("name" = String, Path)), request_body = RightsRequest,
     responses((status = 200, body = RightsView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn put_rights(
     ApiCaller { api, identity }: ApiCaller,
     PathParam(name): PathParam,
     body: body::RequestBody,
 ) -> Result<Json<RightsView>, ApiError> {
-    let NewRights { read, write, trust } = body::json(&body::bytes(body).await?)?;
+    identity.collection_for(Some(name.clone()))?;
+    let RightsRequest { read, write, trust } = body::json(&body::bytes(body).await?)?;
     if name.is_empty() || name.len() > MAX_NAME_BYTES || name.contains('\0') {
         return Err(ApiError::invalid(format!("The name of a collection has 1 to {MAX_NAME_BYTES} bytes.")));
     }
@@ -119,13 +122,9 @@ async fn put_rights(
         return Err(ApiError::invalid("`write` needs the names of roles; `*` is only for `read`."));
     }
     let store = api.app.database.knowledge();
-    let trust = match trust {
-        Some(trust) => trust,
-        None => store.rights(identity.tenant_id, name.clone()).await?.unwrap_or_default().trust,
-    };
-    let rights = CollectionRights { read, write, trust };
-    store.put_rights(identity.tenant_id, name.clone(), rights.clone(), identity.author(), api.app.clock.now()).await?;
-    Ok(Json(view(name, rights)))
+    let rights = NewRights { read: read.clone(), write: write.clone(), trust };
+    let trust = store.put_rights(identity.tenant_id, name.clone(), rights, identity.author(), api.app.clock.now()).await?;
+    Ok(Json(view(name, CollectionRights { read, write, trust })))
 }
 
 fn view(collection: String, rights: CollectionRights) -> RightsView {

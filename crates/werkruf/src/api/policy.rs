@@ -159,6 +159,7 @@ mod tests {
             scopes,
             operator: false,
             key_id: Some(Uuid::nil()),
+            key_root: Some(Uuid::nil()),
             principal: None,
             until: None,
             safety_mode: None,

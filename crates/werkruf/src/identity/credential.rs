@@ -12,12 +12,15 @@ impl Identity {
     /// The credential as a caller of the runtime, for this user.
     pub fn caller_for(&self, principal: Arc<Principal>) -> Caller {
         let pins = Pins { safety_mode: self.safety_mode.clone(), collection: self.collection.clone() };
-        Caller { principal, key_id: self.key_id, credential: self.credential(), pins, admin: self.scopes.admin }
+        let acts = self.principal.as_ref().map(|person| person.user_id.clone());
+        let retried_by = acts.filter(|person| *person != principal.user_id);
+        Caller { principal, key_id: self.key_id, credential: self.credential(), retried_by, pins, admin: self.scopes.admin }
     }
 
-    /// The name of the credential. All names of the operator are one credential; a token is as good as its person.
+    /// The name of the credential. A key keeps its name when it is rotated. All names of the operator are one credential; a token is as good as
+    /// its person.
     pub fn credential(&self) -> String {
-        match (self.key_id, &self.principal) {
+        match (self.key_root, &self.principal) {
             (Some(id), _) => format!("key:{id}"),
             (None, Some(person)) if !self.operator => format!("token:{}", person.user_id),
             (None, _) => "operator".to_owned(),

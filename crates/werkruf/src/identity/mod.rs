@@ -50,6 +50,8 @@ pub struct Identity {
     pub operator: bool,
     /// The id of the API key, if one was used.
     pub key_id: Option<Uuid>,
+    /// The first key of a series of rotations.
+    pub key_root: Option<Uuid>,
     /// The user. `None` if the request names no user; then only rows that belong to no user are accessible.
     pub principal: Option<Arc<Principal>>,
     /// From this time on the credential no longer counts.
@@ -140,8 +142,8 @@ async fn identify(app: &App, headers: &HeaderMap, bearer: &Bearer<'_>, count: &m
     };
     let until = key.and_then(|key| app.config.auth.key_ends(key));
     let (safety_mode, collection) = key.map_or((None, None), |key| (key.safety_mode.clone(), key.collection.clone()));
-    let (operator, key_id) = (key.is_none(), key.map(|key| key.id));
-    Ok(Identity { tenant_id, scopes, operator, key_id, principal, until, safety_mode, collection, address: None })
+    let (operator, key_id, key_root) = (key.is_none(), key.map(|key| key.id), key.map(KeyRow::root));
+    Ok(Identity { tenant_id, scopes, operator, key_id, key_root, principal, until, safety_mode, collection, address: None })
 }
 
 /// The user of a request: that of the key, or the one that the request names, if the key may act for it.
@@ -183,6 +185,7 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, token: &TokenUser
         scopes: TOKEN_SCOPES,
         operator: false,
         key_id: None,
+        key_root: None,
         principal: Some(principal),
         until: Some(token.until),
         safety_mode: None,

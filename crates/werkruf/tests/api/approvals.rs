@@ -97,6 +97,39 @@ async fn a_direct_call_and_its_retry_need_a_second_credential_too() {
 }
 
 #[tokio::test]
+async fn the_person_who_retried_a_call_of_somebody_else_cannot_approve_it_with_any_credential() {
+    let server = TestServer::open_with(PAY).await;
+    let path = ask(&server, server.as_user(3, Method::POST, CHAT)).await;
+    let bernd = server.key(Some(2), &["approve"]).await;
+    let job = decide(server.with_key(&bernd, Method::POST, &path), "deny").await.unwrap()["job_id"].as_str().unwrap().to_owned();
+    let call = format!("/api/tool-calls/{job}");
+    while body(server.operator(Method::GET, &call).send().await.unwrap()).await["status"] != "failed" {}
+    let retried = server.as_user(2, Method::POST, &format!("{call}/retry")).json(&json!({})).send().await.unwrap();
+    assert_eq!(retried.status(), 202, "{}", retried.text().await.unwrap());
+    let pending = body(server.operator(Method::GET, "/api/approvals?status=pending").send().await.unwrap()).await;
+    let again = &pending["approvals"][0];
+    assert_eq!((&again["asked_by"], &again["retried_by"]), (&json!("3"), &json!("2")));
+    let path = format!("/api/approvals/{}", again["id"].as_str().unwrap());
+    assert_eq!(decide(server.with_key(&bernd, Method::POST, &path), "approve").await, refused(403, "four_eyes"));
+}
+
+#[tokio::test]
+async fn a_rotated_key_is_the_same_credential() {
+    let server = TestServer::open_with(PAY).await;
+    let request = json!({"scopes": ["chat", "act_as", "admin"]});
+    let old = body(server.operator(Method::POST, "/api/keys").json(&request).send().await.unwrap()).await;
+    let ask_with = |key: &Value| server.with_key(key["key"].as_str().unwrap(), Method::POST, CHAT).header("x-user-id", "3");
+    let path = ask(&server, ask_with(&old)).await;
+    let mut newest = old.clone();
+    for _ in 0..2 {
+        let rotate = format!("/api/keys/{}/rotate", newest["id"].as_str().unwrap());
+        newest = body(server.operator(Method::POST, &rotate).json(&json!({})).send().await.unwrap()).await;
+        let as_bernd = server.with_key(newest["key"].as_str().unwrap(), Method::POST, &path).header("x-user-id", "2");
+        assert_eq!(decide(as_bernd, "approve").await, refused(403, "four_eyes"));
+    }
+}
+
+#[tokio::test]
 async fn the_rule_can_be_switched_off() {
     let server = TestServer::open_with(&format!("[approvals]\nfour_eyes = false\n{PAY}")).await;
     let path = ask(&server, server.as_user(2, Method::POST, CHAT)).await;

@@ -176,6 +176,7 @@ async fn an_expired_key_is_refused() {
             allow_ips: Vec::new(),
             safety_mode: None,
             collection: None,
+            root_id: None,
         };
         server.app.people().create_key(key, werkruf_store::Author::server()).await.unwrap();
         assert_eq!(server.with_key(secret, Method::GET, "/api/conversations").send().await.unwrap().status(), status, "{secret}");

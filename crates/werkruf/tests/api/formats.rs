@@ -109,7 +109,7 @@ async fn an_invalid_history_writes_nothing() {
 }
 
 #[tokio::test]
-async fn system_messages_of_a_history_reach_the_model_as_system_messages() {
+async fn system_messages_of_an_imported_history_reach_the_model_as_quoted_data() {
     let imported = [
         json!({"role": "system", "content": "Be brief."}),
         json!({"role": "user", "content": "Hi"}),
@@ -124,6 +124,11 @@ async fn system_messages_of_a_history_reach_the_model_as_system_messages() {
         assert_eq!(answered["message"]["content"], "Tee.", "{answered}");
         let request = &server.model.requests()[0];
         let sent: Vec<Value> = request.body[list].as_array().unwrap().iter().skip(usize::from(api == "chat")).cloned().collect();
-        assert_eq!(sent, [&imported[..], &[json!({"role": "user", "content": "What now?"})]].concat(), "{api}");
+        let roles: Vec<&str> = sent.iter().map(|message| message["role"].as_str().unwrap()).collect();
+        assert_eq!(roles, ["user", "assistant", "user", "assistant", "user", "assistant", "user"], "{api}");
+        let quoted: Vec<&str> = [0, 4].map(|at| sent[at]["content"].as_str().unwrap().lines().last().unwrap()).to_vec();
+        assert_eq!(quoted, [r#""Be brief.""#, r#""From now on in German.""#], "{api}");
+        let exported = server.as_user(3, Method::GET, &format!("/api/conversations/{id}/messages?format=openai")).send().await.unwrap();
+        assert_eq!(body(exported).await["messages"].as_array().unwrap()[..4], imported, "an export shows what was imported");
     }
 }

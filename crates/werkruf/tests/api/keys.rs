@@ -113,6 +113,7 @@ async fn stored_key(server: &TestServer, secret: &str, made: i64, expires: Optio
         allow_ips: Vec::new(),
         safety_mode: None,
         collection: None,
+        root_id: None,
     };
     server.app.people().create_key(key.clone(), werkruf_store::Author::server()).await.unwrap();
     key

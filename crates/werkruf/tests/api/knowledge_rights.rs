@@ -156,6 +156,22 @@ async fn rights_are_shown_and_checked() {
 }
 
 #[tokio::test]
+async fn a_key_with_a_collection_sees_and_sets_no_rights_of_another() {
+    let (server, ..) = server().await;
+    let request = json!({"scopes": ["admin"], "collection": "own"});
+    let key = body(server.operator(Method::POST, "/api/keys").json(&request).send().await.unwrap()).await;
+    let key = key["key"].as_str().unwrap();
+    let path = |collection: &str| format!("/api/knowledge/collections/{collection}/rights");
+    let put = async |collection: &str| {
+        let rights = json!({"read": ["*"], "write": []});
+        server.with_key(key, Method::PUT, &path(collection)).json(&rights).send().await.unwrap()
+    };
+    assert_eq!(refusal(get(&server, key, &path(HIDDEN)).await).await, (404, "not_found".to_owned()));
+    assert_eq!(refusal(put(HIDDEN).await).await, (404, "not_found".to_owned()));
+    assert_eq!(put("own").await.status(), 200);
+}
+
+#[tokio::test]
 async fn a_result_says_that_its_collection_is_untrusted() {
     let (server, _, lead) = server().await;
     assert_eq!(tool(&server, &lead, HIDDEN).await["meta"]["routing"].get("untrusted"), None);

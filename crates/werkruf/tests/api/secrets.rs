@@ -7,19 +7,31 @@ use werkruf_bench::fake_model::{Reply, call};
 use crate::service::Service;
 use crate::support::{ADMIN, TestServer, body};
 
-const TOKEN: &str = "crm/token+0123456789";
-/// The same in Base64 and in an address.
-const FORMS: [&str; 3] = [TOKEN, "Y3JtL3Rva2VuKzAxMjM0NTY3ODk", "crm%2Ftoken%2B0123456789"];
+const TOKEN: &str = "crm/token+0123-45_67.89";
+/// The same in Base64 and in addresses.
+const FORMS: [&str; 5] = [
+    TOKEN,
+    "Y3JtL3Rva2VuKzAxMjMtNDVfNjcuODk",
+    "crm%2Ftoken%2B0123-45_67.89",
+    "crm%2ftoken%2b0123-45_67.89",
+    "crm%2Ftoken%2B0123%2D45%5F67%2E89",
+];
+/// Written into the configuration itself.
+const LITERAL: &str = "literal-0123456789";
+/// Of a parameter in the address.
+const PARAMETER: &str = "parameter-0123456789";
 
 #[tokio::test]
 async fn a_service_that_echoes_its_request_shows_no_secret() {
     let echo = json!({"headers": {"authorization": format!("Bearer {TOKEN}")}, "forms": FORMS, "nested": format!("{{\"k\":\"{ADMIN}\"}}"),
-        "message": format!("called with {TOKEN}"), "state_patch": {"note": TOKEN}});
-    let failing = json!({"status": "error", "error": {"type": "FATAL", "code": "no", "message": format!("bad {TOKEN}"), "cause": TOKEN,
+        "message": format!("called with {TOKEN}"), "state_patch": {"note": TOKEN}, "literal": LITERAL, "parameter": PARAMETER});
+    let failing = json!({"status": "error", "error": {"type": "FATAL", "code": "no", "message": format!("bad {TOKEN}"), "cause": format!("{}{TOKEN}", "x".repeat(500)),
         "details": {"sent": TOKEN}}});
     let service = Service::start(&[("crm", echo), ("failing", failing)]).await;
-    let headers = "headers = { Authorization = 'Bearer ${CRM_TOKEN}' }";
-    let tools = service.tool("crm", "read", headers) + &service.tool("failing", "read", headers);
+    let headers = format!("headers = {{ Authorization = 'Bearer ${{CRM_TOKEN}}', X-Api-Key = '{LITERAL}' }}");
+    let tools = service.tool("crm", "read", &headers) + &service.tool("failing", "read", &headers);
+    let tools = tools.replacen("/crm'", &format!("/crm?api_key={PARAMETER}'"), 1);
+    assert!(tools.contains(PARAMETER), "{tools}");
     let server = TestServer::open_in(&tools, &[("CRM_TOKEN", TOKEN)]).await;
     let calls = vec![call("crm", json!({})), call("failing", json!({}))];
     server.model.script(vec![Reply::calls(calls), Reply::text("Done.")]);
@@ -39,6 +51,7 @@ async fn a_service_that_echoes_its_request_shows_no_secret() {
     }
     for text in &seen {
         assert!(!FORMS.iter().any(|form| text.contains(form)) && !text.contains(ADMIN), "{text}");
+        assert!(![&TOKEN[..9], LITERAL, PARAMETER].iter().any(|part| text.contains(part)), "{text}");
     }
     let final_event = &events.last().unwrap().data;
     assert_eq!(final_event["tool_results"][0]["data"]["headers"]["authorization"], "Bearer [redacted]");

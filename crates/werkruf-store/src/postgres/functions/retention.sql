@@ -131,7 +131,8 @@ BEGIN
     -- The title is the beginning of the first message. The summary is about messages, and stays while one of them does.
     UPDATE conversations SET title = coalesce((SELECT left(content, 80) FROM messages WHERE tenant_id = the_tenant
         AND conversation_id = the_conversation AND role = 'user' AND seq IS NOT NULL ORDER BY seq LIMIT 1), ''),
-      summary = CASE WHEN summary_until >= ends THEN summary END, summary_until = CASE WHEN summary_until >= ends THEN summary_until END
+      summary = CASE WHEN summary_until >= ends THEN summary END, summary_until = CASE WHEN summary_until >= ends THEN summary_until END,
+      summary_untrusted = CASE WHEN summary_until >= ends THEN summary_untrusted END
     WHERE tenant_id = the_tenant AND id = the_conversation;
   END IF;
   ids := ARRAY(SELECT empty_turns(the_tenant, the_conversation, before, the_time) LIMIT most);

@@ -61,11 +61,11 @@ CREATE OR REPLACE FUNCTION put_approvals(the_tenant uuid, the_conversation uuid,
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint,
-    asked_by, asked_key, status, created_at, expires_at)
+    asked_by, asked_key, retried_by, status, created_at, expires_at)
   SELECT the_tenant, id, the_conversation, the_turn, call_id, tool_name, arguments::json, arguments_digest, approver_roles::json, taint::json,
-    asked_by, asked_key, 'pending', the_time, expires_at
+    asked_by, asked_key, retried_by, 'pending', the_time, expires_at
   FROM jsonb_to_recordset(items) AS a (id uuid, call_id uuid, tool_name text, arguments text, arguments_digest text,
-    approver_roles text, taint text, asked_by text, asked_key text, expires_at timestamptz);
+    approver_roles text, taint text, asked_by text, asked_key text, retried_by text, expires_at timestamptz);
 END
 $$;
 
@@ -85,16 +85,25 @@ BEGIN
 END
 $$;
 
+-- The bytes of a value as JSON without spaces. PostgreSQL writes one after every comma and every colon.
+CREATE OR REPLACE FUNCTION json_bytes(whole jsonb) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+  SELECT octet_length(whole::text) - coalesce(sum(CASE jsonb_typeof(part)
+    WHEN 'array' THEN greatest(jsonb_array_length(part) - 1, 0)
+    WHEN 'object' THEN greatest(2 * (SELECT count(*) FROM jsonb_object_keys(part)) - 1, 0)
+    ELSE 0 END), 0)::bigint
+  FROM jsonb_path_query(whole, 'strict $.**') AS part
+$$;
+
 -- Merges a patch from outside a turn. A patch may not make the state larger than allowed.
 CREATE OR REPLACE FUNCTION patch_state(the_tenant uuid, the_conversation uuid, patches jsonb, max_bytes bigint, the_time timestamptz) RETURNS jsonb
 LANGUAGE plpgsql AS $$
 DECLARE
-  before bigint;
+  before jsonb;
   merged jsonb;
 BEGIN
-  SELECT octet_length(state::text) INTO before FROM conversations WHERE tenant_id = the_tenant AND id = the_conversation FOR UPDATE;
+  SELECT state INTO before FROM conversations WHERE tenant_id = the_tenant AND id = the_conversation FOR UPDATE;
   merged := merge_state(the_tenant, the_conversation, patches, the_time);
-  IF octet_length(merged::text) > greatest(max_bytes, before) THEN
+  IF octet_length(merged::text) > max_bytes AND json_bytes(merged) > greatest(max_bytes, json_bytes(before)) THEN
     RAISE EXCEPTION USING ERRCODE = 'WK004', MESSAGE = 'state too large';
   END IF;
   RETURN merged;
@@ -124,7 +133,8 @@ BEGIN
   UPDATE messages SET tokens = (counts.pair ->> 1)::bigint FROM jsonb_array_elements(coalesce(counted, '[]')) AS counts (pair)
   WHERE messages.tenant_id = the_tenant AND messages.conversation_id = the_conversation AND messages.id = (counts.pair ->> 0)::uuid;
   IF new_summary IS NULL THEN RETURN; END IF;
-  UPDATE conversations SET summary = new_summary ->> 'text', summary_until = (new_summary ->> 'until')::bigint
+  UPDATE conversations SET summary = new_summary ->> 'text', summary_until = (new_summary ->> 'until')::bigint,
+    summary_untrusted = new_summary ->> 'untrusted'
   WHERE tenant_id = the_tenant AND id = the_conversation;
   IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('conversation %s', the_conversation); END IF;
 END

@@ -90,7 +90,8 @@ BEGIN
   IF NOT starts THEN claimed_epoch := NULL; END IF;
   INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client, request_digest,
     credential, context)
-  VALUES (the_turn, the_tenant, the_conversation, doc ->> 'user_id', doc ->> 'kind', doc ->> 'assistant', (doc ->> 'key_id')::uuid,
+  VALUES (the_turn, the_tenant, the_conversation, doc ->> 'user_id', doc ->> 'kind',
+    coalesce(nullif(doc ->> 'assistant', ''), found_assistant, ''), (doc ->> 'key_id')::uuid,
     CASE WHEN NOT starts THEN 'accepted' WHEN doc ? 'calls' AND doc ->> 'kind' <> 'chat' THEN 'acting' ELSE 'planning' END,
     the_time, the_time, (doc ->> 'client')::json, doc ->> 'request_digest', doc ->> 'credential', (doc ->> 'context')::json);
   IF doc ? 'unanswered' AND existing THEN

@@ -107,6 +107,7 @@ CREATE TABLE api_keys (
   safety_mode  text,
   collection   text,
   replaced_by  uuid,
+  root_id      uuid,
   PRIMARY KEY (tenant_id, id)
 );
 
@@ -134,6 +135,8 @@ CREATE TABLE conversations (
   -- Summary of the messages that are no longer sent to the model, and the seq up to which it reaches.
   summary       text,
   summary_until bigint,
+  -- The untrusted results that the summary covers, as a JSON array.
+  summary_untrusted text,
   PRIMARY KEY (tenant_id, id)
 ) WITH (fillfactor = 85);
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
@@ -319,6 +322,7 @@ CREATE TABLE approvals (
   taint            json,
   asked_by         text NOT NULL,
   asked_key        text NOT NULL,
+  retried_by       text,
   status           text NOT NULL CHECK (status IN ('pending', 'approved', 'denied', 'expired', 'canceled')),
   decided_by       text,
   decided_key      text,

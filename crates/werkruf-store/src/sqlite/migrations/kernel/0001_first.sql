@@ -98,6 +98,7 @@ SELECT user_roles.tenant_id, user_roles.user_id, user_roles.role_id,
 FROM user_roles JOIN users ON users.tenant_id = user_roles.tenant_id AND users.id = user_roles.user_id;
 
 -- last_used_at: written at most once a minute. allow_ips: networks, separated by commas; NULL allows every address.
+-- root_id: the first key of a series of rotations; NULL in the row of that key.
 CREATE TABLE api_keys (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -112,12 +113,14 @@ CREATE TABLE api_keys (
   safety_mode  TEXT,
   collection   TEXT,
   replaced_by  TEXT,
+  root_id      TEXT,
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
 
 -- ---------------------------------------------------------------- conversations
 
 -- summary: the messages up to the seq summary_until, in short; the model gets the summary in their place.
+-- summary_untrusted: a JSON array of the untrusted results among them.
 CREATE TABLE conversations (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -130,6 +133,7 @@ CREATE TABLE conversations (
   updated_at TEXT NOT NULL,
   summary    TEXT,
   summary_until INTEGER,
+  summary_untrusted TEXT,
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
@@ -302,7 +306,7 @@ CREATE TABLE inbox (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX inbox_by_turn ON inbox (turn_id);
 
--- approver_roles: a JSON array; each of these roles may decide. asked_by, decided_by: people. asked_key, decided_key: their credentials.
+-- approver_roles: a JSON array; each of these roles may decide. asked_by, decided_by: people. retried_by: who retried the call of asked_by. asked_key, decided_key: their credentials.
 CREATE TABLE approvals (
   tenant_id       TEXT NOT NULL,
   id              TEXT NOT NULL,
@@ -316,6 +320,7 @@ CREATE TABLE approvals (
   taint           TEXT,
   asked_by        TEXT NOT NULL,
   asked_key       TEXT NOT NULL,
+  retried_by      TEXT,
   status          TEXT NOT NULL CHECK (status IN ('pending', 'approved', 'denied', 'expired', 'canceled')),
   decided_by      TEXT,
   decided_key     TEXT,
