@@ -40,7 +40,7 @@ pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
 pub use error::StoreError;
 pub use history::{HistoryImport, NewHistory};
-pub use keys::{Credentials, KeyDigest, KeyUse, NewKey, Scopes};
+pub use keys::{Credentials, KeyDigest, KeyRow, KeyUse, NewKey, Scopes};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
 pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, MaintenanceError, MaintenanceFuture, Restored};
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
@@ -49,8 +49,8 @@ pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, KeyRow, ListRow, MessageRow, NewCall, Order, Page,
-    Reusable, Summary, TenantRow, TokenRoles, TurnRow, UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, ListRow, MessageRow, NewCall, Order, Page, Reusable,
+    Summary, TenantRow, TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
 pub use sqlite::SqliteStore;
