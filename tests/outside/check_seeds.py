@@ -27,8 +27,9 @@ def check_seeds_memory_and_preferences_reach_the_prompt():
         server.call("PATCH", f"/api/conversations/{conversation}/state", {"preferences": {"home_airport": "FRA"}}, user=2)
         model.script = [text("Gut.")]
         server.chat("Und?", conversation, user=2)
-        system = model.last()["messages"][0]
-        assert system["role"] == "system" and "Sitzt gern am Fenster" in system["content"] and '{"home_airport":"FRA"}' in system["content"], system
+        system, notes = model.last()["messages"][:2]
+        assert system["role"] == "system" and "Sitzt gern am Fenster" not in system["content"], system
+        assert notes["role"] == "user" and "Sitzt gern am Fenster" in notes["content"] and '{"home_airport":"FRA"}' in notes["content"], notes
 
 
 def check_seeds_a_collection_limits_the_search():

@@ -115,12 +115,12 @@ async fn a_request_that_waits_for_a_place_gets_that_of_a_connection_that_becomes
     }
     let spare = [registration(&registry, "192.0.2.1:1").await.unwrap(), registration(&registry, "192.0.2.2:1").await.unwrap()];
     // An idle spare connection has no place to give.
-    spare[0].control.set_idle(std::time::Instant::now());
+    spare[0].control.set_idle(Instant::now().into_std());
     let place = spare[1].spare().unwrap();
     let waiting = place.keep(Duration::from_secs(1));
     let idle = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        kept[3].control.set_idle(std::time::Instant::now());
+        kept[3].control.set_idle(Instant::now().into_std());
         while kept[3].control.command() == Command::Serve {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
