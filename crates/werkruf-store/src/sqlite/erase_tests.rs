@@ -15,7 +15,7 @@ use crate::{Author, ConversationRef, Maintenance, MaintenanceError, OpenTurn, Re
 
 /// Columns that lose their content, or whose rows are deleted, when their person is erased.
 const ERASED: &[(&str, &str)] = &[
-    ("api_keys", "digest user_id scopes name allow_ips safety_mode collection replaced_by"),
+    ("api_keys", "digest user_id scopes name allow_ips safety_mode collection replaced_by root_id"),
     ("approvals", "arguments arguments_digest"),
     ("audit_entries", "salt before after"),
     ("call_attempts", "error"),
@@ -111,7 +111,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
          INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '', NULL, '{mark}', '{mark}', '{mark}', '{mark}',
            '{mark}');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
-         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', NULL, '1', 'key:1', 'denied',
+         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', NULL, '1', 'key:1', NULL, 'denied',
            NULL, NULL, '', NULL, '' FROM tool_calls;
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',
