@@ -58,28 +58,6 @@ impl KeyDigest {
     }
 }
 
-/// A row of `api_keys`, without its digest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRow {
-    pub id: Uuid,
-    pub tenant_id: Uuid,
-    pub user_id: Option<String>,
-    pub scopes: Scopes,
-    pub name: Option<String>,
-    pub expires_at: Option<Timestamp>,
-    pub created_at: Timestamp,
-    /// The last use, up to a minute late.
-    pub last_used_at: Option<Timestamp>,
-    /// The networks from which the key may be used; empty: from every address.
-    pub allow_ips: Vec<String>,
-    /// The safety profile of every request with this key.
-    pub safety_mode: Option<String>,
-    /// The collection of every request with this key.
-    pub collection: Option<String>,
-    /// The key that replaced this one.
-    pub replaced_by: Option<Uuid>,
-}
-
 /// A key to store.
 #[derive(Debug, Clone)]
 pub struct NewKey {

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use werkruf_contract::{CallKind, CallStatus, Effect, ErrorCode, EventType, Runner, State, TurnStatus, Uuid};
 
-
 /// JSON as text: serialized once, then inserted into responses as it is.
 pub type JsonText = String;
 
