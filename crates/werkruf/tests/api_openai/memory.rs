@@ -60,6 +60,10 @@ impl Drop for Server {
     }
 }
 
+/// What bodies one after another may take, as a multiple of one: the buffer while it grows, its copy, and pages that the allocator keeps. As values
+/// the same lists would take forty times their bytes.
+const MULTIPLE: usize = 6;
+
 /// A list of zeros of this many bytes: each takes two bytes here, and many times that as a value.
 fn zeros(bytes: usize) -> String {
     format!("[0{}]", ",0".repeat(bytes / 2))
@@ -79,7 +83,7 @@ async fn a_field_that_is_not_known_takes_no_more_than_its_bytes() {
     let chat = format!(r#"{{"unknown": {}, "message": "hi"}}"#, zeros(999 * 1024));
     assert_eq!(server.post("/api/chat", chat).await.status(), 200);
     let taken = server.peak() - before;
-    assert!(taken < 3 * large.len(), "{} MiB for a body of {} MiB", taken / MIB, large.len() / MIB);
+    assert!(taken < MULTIPLE * large.len(), "{} MiB for a body of {} MiB", taken / MIB, large.len() / MIB);
 }
 
 #[tokio::test]
@@ -99,7 +103,7 @@ async fn values_that_are_kept_are_counted_before_they_are_built() {
         assert_eq!(refusal(server.post(path, body).await).await, (400, "invalid_request".to_owned()), "{path}");
     }
     let taken = server.peak() - before;
-    assert!(taken < 3 * large.len(), "{} MiB for a body of {} MiB", taken / MIB, large.len() / MIB);
+    assert!(taken < MULTIPLE * large.len(), "{} MiB for a body of {} MiB", taken / MIB, large.len() / MIB);
 }
 
 #[tokio::test]
