@@ -43,6 +43,8 @@ LIMITS = {f"WERKRUF_LIMIT_{name}": "0" for name in ("REQUESTS_PER_MINUTE_USER", 
 IDS = re.compile(r"wk_[A-Za-z0-9_-]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|(?<![0-9a-f])[0-9a-f]{20,64}(?![0-9a-f])")
 TIMES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 DURATIONS = re.compile(r'("(?:took_ms|created|created_at|completed_at|last_progress_ms)": ?)\d+(\.\d+)?')
+# Whether the text of a step comes in tokens or as one snapshot is a matter of time; `final` has the whole text.
+LIVE_TEXT = re.compile(r"event: assistant_(?:token|snapshot)\ndata: [^\n]*\n\n")
 VARYING = {"took_ms", "last_used_at", "last_progress_ms"}
 EPOCHS = {"created", "created_at", "completed_at", "expires_at"}
 IGNORED_HEADERS = {"date", "content-length", "connection", "keep-alive", "transfer-encoding", "x-werkruf-took-ms"}
@@ -128,7 +130,7 @@ class Side:
             return "…"
         if isinstance(value, str):
             numbered = lambda found: f"<{self.numbers.setdefault(found[0], len(self.numbers))}>"
-            return DURATIONS.sub(r"\1…", TIMES.sub("<time>", IDS.sub(numbered, value)))
+            return DURATIONS.sub(r"\1…", TIMES.sub("<time>", IDS.sub(numbered, unnumbered(value))))
         return value
 
     def told(self, status, headers, value):
@@ -150,6 +152,11 @@ class Side:
 
     def close(self):
         self.server.close()
+
+
+def unnumbered(text):
+    """A stream without its live text, which has no number."""
+    return "\n\n".join(block for block in text.split("\n\n") if not LIVE_TEXT.fullmatch(block + "\n\n"))
 
 
 def differences(left, right, path=""):
