@@ -150,7 +150,7 @@ class ClusterExperiment(Experiment):
 
     def __init__(self, name, model, tool, env):
         super().__init__(name, model, tool, server=Replicas(model, tool, env))
-        self.subscribers = []
+        self.subscribers, self.threads = [], []
 
     def client(self, label, conversation=None, **fields):
         """Every fifth message is sent to all servers at the same moment; every third turn has a subscriber on a random server."""
@@ -159,9 +159,9 @@ class ClusterExperiment(Experiment):
             for _ in range(REPLICAS - 1):
                 copy = Client(self.server, client.run, client.body["message"], conversation)
                 self.clients.append(copy)
-                in_thread(lambda copy=copy: self.finish_copy(copy))
+                self.threads.append(in_thread(lambda copy=copy: self.finish_copy(copy)))
         if self.runs % 3 == 0:
-            in_thread(lambda: self.subscribe(client))
+            self.threads.append(in_thread(lambda: self.subscribe(client)))
         return client
 
     def finish_copy(self, copy):
@@ -187,6 +187,9 @@ class ClusterExperiment(Experiment):
             while time.monotonic() < end:
                 time.sleep(rng.uniform(0.2, 2))
                 rng.choice((self.kill, self.kill, self.pause, self.drain_server, self.restart_database))(rng, ttl)
+        # A copy that a fault delayed has not been acknowledged yet.
+        for thread in self.threads:
+            thread.join(100)
         watch.stop.set()
         watch.thread.join()
         self.note = f"longest unchanged lease {watch.worst:.1f} s, {len(self.subscribers)} subscribers"
