@@ -143,7 +143,9 @@ class Side:
         if not isinstance(answer, dict):
             return
         for path, name in (("turns", "turn_id"), ("tool-calls", "job_id")):
+            end = time.monotonic() + 60
             while isinstance(answer.get(name), str):
+                assert time.monotonic() < end, f"{path}/{answer[name]} does not end"
                 status, _, raw = self.raw("GET", f"/api/{path}/{answer[name]}", None, {"authorization": "Bearer " + ADMIN, "x-tenant-id": tenant})
                 state = json.loads(raw).get("status") if status == 200 else None
                 if state not in ("running", "pending", "queued") or (state == "queued" and answer.get("status") == "awaiting_approval") or answer.get("approval_id"):

@@ -78,8 +78,8 @@ impl Redaction {
         redact(search, text);
         // A cut inside a character leaves a replacement character.
         let end = text.trim_end_matches(char::REPLACEMENT_CHARACTER).len();
-        let begun = self.texts.iter().filter_map(|secret| begun_at_the_end(&text.as_bytes()[..end], secret.as_bytes())).max();
-        if let Some(length) = begun {
+        let prefix = self.texts.iter().filter_map(|secret| prefix_at_the_end(&text.as_bytes()[..end], secret.as_bytes())).max();
+        if let Some(length) = prefix {
             text.truncate(text.floor_char_boundary(end - length));
             text.push_str(REDACTED);
         }
@@ -92,8 +92,8 @@ impl std::fmt::Debug for Redaction {
     }
 }
 
-/// How many bytes at the end of the text are the beginning of the secret.
-fn begun_at_the_end(text: &[u8], secret: &[u8]) -> Option<usize> {
+/// The length of the longest prefix of the secret with which the text ends.
+fn prefix_at_the_end(text: &[u8], secret: &[u8]) -> Option<usize> {
     let longest = secret.len().saturating_sub(1).min(text.len());
     (SHORTEST_PREFIX..=longest).rev().find(|length| text.ends_with(&secret[..*length]))
 }

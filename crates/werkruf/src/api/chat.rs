@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -16,7 +15,7 @@ use werkruf_runtime::{AcceptedTurn, InboundMessage, Refusal};
 
 use super::context::ContextHeaders;
 use super::error::ApiError;
-use super::policy::{Authenticated, Policy};
+use super::policy::{ApiCaller, Policy};
 use super::sse::LiveBody;
 use super::{ApiState, answer, body, context, replay};
 
@@ -72,6 +71,9 @@ impl RunningTurn {
     }
 }
 
+/// The channel of the chat routes.
+const CHANNEL: &str = "web";
+
 /// How the result of the turn is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseMode {
@@ -88,36 +90,18 @@ pub(crate) enum ResponseMode {
         (status = 202, body = RunningTurn, description = "`background: true`, or an approval is pending."),
         (status = "4XX", body = ref("#/components/schemas/Error")), (status = "5XX", body = ref("#/components/schemas/Error")),
     ))]
-async fn chat(
-    State(api): State<Arc<ApiState>>,
-    identity: Authenticated,
-    headers: HeaderMap,
-    body: body::RequestBody,
-) -> Result<Response, ApiError> {
-    start_turn(&api, identity, &headers, body).await
+async fn chat(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
+    start_turn(caller, &headers, body).await
 }
-
-/// The channel of the chat routes.
-const CHANNEL: &str = "web";
 
 /// The same as `POST /api/chat`, at the path that older clients use.
 #[utoipa::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest, params(ContextHeaders),
     responses((status = 200, body = ref("#/components/schemas/Final")), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn chat_rag(
-    State(api): State<Arc<ApiState>>,
-    identity: Authenticated,
-    headers: HeaderMap,
-    body: body::RequestBody,
-) -> Result<Response, ApiError> {
-    start_turn(&api, identity, &headers, body).await
+async fn chat_rag(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
+    start_turn(caller, &headers, body).await
 }
 
-async fn start_turn(
-    api: &ApiState,
-    Authenticated(identity): Authenticated,
-    headers: &HeaderMap,
-    body: body::RequestBody,
-) -> Result<Response, ApiError> {
+async fn start_turn(ApiCaller { api, identity }: ApiCaller, headers: &HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
     // A repeated request starts no turn; the runtime tells.
     if !body::has_idempotency_key(headers) {
@@ -153,7 +137,7 @@ async fn start_turn(
         channel: CHANNEL.to_owned(),
         locale: request.locale,
         idempotency: body::idempotency(headers, "", &raw)?,
-        context: context::requested(api, headers, context::trace_id(headers, None, None)?)?,
+        context: context::requested(&api, headers, context::trace_id(headers, None, None)?)?,
         parts: Vec::new(),
         client: None,
         results: Vec::new(),
@@ -162,8 +146,8 @@ async fn start_turn(
     };
     let runtime = api.app.runtime.clone();
     match api.run_detached(async move { runtime.chat(inbound).await }).await? {
-        Ok(accepted) => respond(api, mode, accepted).await,
-        Err(Refusal::Duplicate { turn_id, same_body }) => replay::chat(api, identity.tenant_id, turn_id, same_body, mode).await,
+        Ok(accepted) => respond(&api, mode, accepted).await,
+        Err(Refusal::Duplicate { turn_id, same_body }) => replay::chat(&api, identity.tenant_id, turn_id, same_body, mode).await,
         Err(refusal) => Err(refusal.into()),
     }
 }

@@ -101,13 +101,9 @@ where
     );
     let mut closing = false;
     poll_fn(|cx| {
-        match control.command_with_waker(cx.waker()) {
+        match control.next_command(cx.waker(), &mut closing) {
             Command::Serve => {}
-            Command::Close if closing => {}
-            Command::Close => {
-                closing = true;
-                connection.as_mut().graceful_shutdown();
-            }
+            Command::Close => connection.as_mut().graceful_shutdown(),
             Command::End | Command::Reset => return Poll::Ready(Ok(())),
         }
         connection.as_mut().poll(cx)

@@ -59,6 +59,14 @@ impl ConnectionControl {
         self.command()
     }
 
+    /// As above, but `Close` comes once: afterwards the connection is served until it is empty or a stronger command comes.
+    pub(super) fn next_command(&self, waker: &Waker, closing: &mut bool) -> Command {
+        match self.command_with_waker(waker) {
+            Command::Close if std::mem::replace(closing, true) => Command::Serve,
+            command => command,
+        }
+    }
+
     pub(super) fn command(&self) -> Command {
         match self.command.load(Ordering::Acquire) {
             0 => Command::Serve,

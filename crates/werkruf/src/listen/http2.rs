@@ -47,11 +47,9 @@ where
     let mut idle = IdleTimer { sleep: Box::pin(tokio::time::sleep(bounds.head)), bounds };
     let mut closing = false;
     poll_fn(|cx| {
-        match control.command_with_waker(cx.waker()) {
+        match control.next_command(cx.waker(), &mut closing) {
             Command::Serve => {}
-            Command::Close if closing => {}
             Command::Close => {
-                closing = true;
                 connection.as_mut().graceful_shutdown();
                 idle.start(bounds.place / 2);
             }

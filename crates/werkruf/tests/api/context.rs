@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Api, Reply, call};
 
 use crate::held_turn::HeldTurn;
+use crate::invoke::CONTEXT_HEADERS;
 use crate::support::{Stream, TestServer, body, refusal};
 
 const PROFILES: &str = "
@@ -74,20 +75,7 @@ async fn called(
 #[tokio::test]
 async fn every_header_counts_on_every_way_as_on_invoke() {
     let server = TestServer::open_with(PROFILES).await;
-    let headers = [
-        ("x-trace-id", "trace-1"),
-        ("x-request-id", "request-1"),
-        ("x-ingestion-run-id", "ingest_7"),
-        ("x-workflow-id", "flow"),
-        ("x-case-id", "crm-1"),
-        ("x-collection-id", "hr"),
-        ("x-document-id", "d"),
-        ("x-document-version-id", "d2"),
-        ("x-budget-tokens", "4096"),
-        ("x-timeout-ms", "5000"),
-        ("x-safety-mode", "careful"),
-        ("accept-language", "fr-FR,fr;q=0.9"),
-    ];
+    let headers = [CONTEXT_HEADERS.as_slice(), &[("accept-language", "fr-FR,fr;q=0.9")]].concat();
     // A context and its columns, without what is new for each call.
     let compared = |call: &Value| {
         let mut context = call["context"].clone();

@@ -11,6 +11,21 @@ async fn invoke(server: &TestServer, tool: &str, headers: &[(&str, &str)], reque
     built.json(&request).send().await.unwrap()
 }
 
+/// Every context header but the language.
+pub(crate) const CONTEXT_HEADERS: [(&str, &str); 11] = [
+    ("x-trace-id", "trace-1"),
+    ("x-request-id", "request-1"),
+    ("x-ingestion-run-id", "ingest_7"),
+    ("x-workflow-id", "flow"),
+    ("x-case-id", "crm-1"),
+    ("x-collection-id", "hr"),
+    ("x-document-id", "d"),
+    ("x-document-version-id", "d2"),
+    ("x-budget-tokens", "4096"),
+    ("x-timeout-ms", "5000"),
+    ("x-safety-mode", "careful"),
+];
+
 #[tokio::test]
 async fn tools_are_listed_with_their_schema() {
     let server = TestServer::open().await;
@@ -80,20 +95,7 @@ async fn invalid_calls_are_refused() {
 #[tokio::test]
 async fn the_context_comes_from_the_headers() {
     let server = TestServer::open().await;
-    let headers = [
-        ("x-trace-id", "trace-1"),
-        ("x-request-id", "request-1"),
-        ("x-ingestion-run-id", "ingest_7"),
-        ("x-workflow-id", "flow"),
-        ("x-case-id", "crm-1"),
-        ("x-collection-id", "hr"),
-        ("x-document-id", "d"),
-        ("x-document-version-id", "d2"),
-        ("x-budget-tokens", "4096"),
-        ("x-timeout-ms", "5000"),
-        ("x-safety-mode", "careful"),
-        ("accept-language", "de-DE,de;q=0.9"),
-    ];
+    let headers = [CONTEXT_HEADERS.as_slice(), &[("accept-language", "de-DE,de;q=0.9")]].concat();
     let context = async |headers: &[(&str, &str)], request: Value| {
         let response = invoke(&server, "test_echo", headers, request).await;
         let id = response.headers()["x-tool-call-id"].to_str().unwrap().to_owned();
