@@ -92,7 +92,7 @@ async fn enforce(policy: Policy, Authenticated(identity): Authenticated, request
 /// The authentication layer: identifies the caller of a request, counts the request, and ties an event stream to the credential.
 pub(crate) async fn authenticate(State(api): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
     let address = client_address(request.extensions(), request.headers(), &api.proxies);
-    match admit(&api.app, address, request.headers()).await {
+    match admit(&api.app, address, request.uri().path(), request.headers()).await {
         Ok(identity) => {
             let identity = Arc::new(identity);
             request.extensions_mut().insert(Authenticated(Arc::clone(&identity)));

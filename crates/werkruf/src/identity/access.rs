@@ -42,7 +42,7 @@ impl Access {
 }
 
 /// Identifies the caller of a request and counts the request. `address` is `None` where it is not known.
-pub(crate) async fn admit(app: &App, address: Option<IpAddr>, headers: &HeaderMap) -> Result<Identity, ApiError> {
+pub(crate) async fn admit(app: &App, address: Option<IpAddr>, path: &str, headers: &HeaderMap) -> Result<Identity, ApiError> {
     let credential = credential(headers)?;
     let bearer = match bearer::find(app, address, credential).await {
         Ok(bearer) => bearer,
@@ -58,8 +58,10 @@ pub(crate) async fn admit(app: &App, address: Option<IpAddr>, headers: &HeaderMa
             return Err(error);
         }
     };
+    // Programs use `/v1`: their key counts there, as for turns. The limit of a user is for people.
+    let by_key = matches!(bearer, Bearer::Key(_)) && path.starts_with("/v1/");
     // The user first: what one user is refused must not use up the key that users share.
-    if let Some(principal) = identity.principal.as_ref().filter(|_| !identity.is_operator()) {
+    if let Some(principal) = identity.principal.as_ref().filter(|_| !identity.is_operator() && !by_key) {
         let (user, per_minute) = (RateSubject::User(principal.user_id.clone()), app.config.requests.per_minute_user);
         app.access.rates.take(identity.tenant_id, user, Rate::of_requests(per_minute)).await.map_err(too_many)?;
     }
