@@ -127,8 +127,16 @@ def check_a_restored_dump_sends_nothing_pending_again():
         status, again, _ = server.chat("And now?", answer["conversation_id"])
         assert status == 200 and again["conversation_id"] == answer["conversation_id"], again
         assert len(server.rows("SELECT 1 AS n FROM turns")) == 2
+        assert "database.hold" in acts(server)
     finally:
         server.close()
+
+
+def acts(server):
+    """The acts on the whole server, oldest first. The chain must be unbroken."""
+    status, verified, _ = server.call("GET", "/api/audit/verify")
+    assert status == 200 and verified["intact"], verified
+    return [entry["action"] for entry in server.call("GET", "/api/audit?tenant=server&limit=1000")[1]["audit"]]
 
 
 @postgres_only
@@ -155,5 +163,6 @@ def check_a_file_is_moved_and_served_from_the_new_place():
         server.start()
         status, later, _ = server.chat("And now?", answer["conversation_id"])
         assert status == 200 and later["conversation_id"] == answer["conversation_id"], later
+        assert "database.move" in acts(server)
     finally:
         server.close()

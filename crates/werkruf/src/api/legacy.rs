@@ -7,10 +7,11 @@ use std::sync::Arc;
 use axum::Json;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_store::{LegacyError, LegacyImport, LegacySource};
+use werkruf_store::{Act, LegacyError, LegacyImport, LegacySource};
 
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
@@ -56,6 +57,11 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
     };
     let app = Arc::clone(&api.app);
     let report = api.run_detached(async move { app.store.import_legacy(import).await }).await?.map_err(import_error)?;
+    if !request.dry_run {
+        // The address of a PostgreSQL may hold a password.
+        let subject = request.from.split_once("://").map_or(request.from.as_str(), |(scheme, _)| scheme);
+        api.app.record(identity.tenant_id, identity.author(), Act::new("legacy.import", subject).after(json!(report.written))).await;
+    }
     tracing::info!(tenant_id = %identity.tenant_id, dry_run = request.dry_run, written = ?report.written, "the database of an older program was imported");
     Ok(Json(ImportReport { read: report.read, written: report.written, skipped: report.skipped }))
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use werkruf_contract::Clock;
 use werkruf_runtime::RecoveryCloser;
-use werkruf_store::{HeldWork, PostgresStore, SchemaReport, SqliteStore, StoreError};
+use werkruf_store::{Act, Audit, Author, HeldWork, PostgresStore, SERVER_CHAIN, SchemaReport, SqliteStore, StoreError};
 
 use super::backup::refused;
 use super::error::CliError;
@@ -64,7 +64,10 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
                 if command.hold {
                     let now = clock.now();
                     let closer = Arc::new(RecoveryCloser::new(clock));
-                    held = Some(store.hold_pending(command.force, closer, now).await.map_err(|error| refused(&error))?);
+                    let work = store.hold_pending(command.force, closer, now).await.map_err(|error| refused(&error))?;
+                    let act = Act::new("database.hold", "all tenants").after(json!(work));
+                    store.record(SERVER_CHAIN, Author::operator(), act, now).await.map_err(StartError::from)?;
+                    held = Some(work);
                 }
             }
             PostgresStore::schema_report(&options, MODULES).await.map_err(StartError::from)?

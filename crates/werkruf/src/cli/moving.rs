@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 use werkruf_contract::Clock;
-use werkruf_store::PostgresStore;
+use werkruf_store::{Act, Audit, Author, PostgresStore, SERVER_CHAIN};
 
 use super::backup::refused;
 use super::error::CliError;
@@ -33,7 +33,10 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
         return Err(CliError::Usage("a move goes from sqlite:FILE to postgres://…".to_owned()));
     };
     let store = PostgresStore::open(postgres_options(&config, &url), &clock, MODULES).await.map_err(StartError::from)?;
+    let (source, now) = (file.display().to_string(), clock.now());
     let moved = store.import_sqlite(file, clock).await.map_err(|error| refused(&error))?;
+    let act = Act::new("database.move", source).after(json!({"tables": moved.tables.len()}));
+    store.record(SERVER_CHAIN, Author::operator(), act, now).await.map_err(StartError::from)?;
     if session.globals.json {
         print::json(&json!(moved));
         return Ok(ExitCode::SUCCESS);

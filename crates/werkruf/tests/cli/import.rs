@@ -50,6 +50,9 @@ fn an_older_programs_file_is_imported_with_and_without_a_server() {
     let again = folder.run(&["import", "--from", "sqlite:old.db", "--user", "3"]).exits(0);
     assert!(again.stdout.contains("already imported"), "{again:?}");
     drop(server);
+    let audit = folder.run(&["audit", "list", "--tenant", "demo", "--json"]).exits(0).json();
+    let imports: Vec<_> = audit["audit"].as_array().unwrap().iter().filter(|entry| entry["action"] == "legacy.import").collect();
+    assert_eq!(imports.len(), 2, "the dry run is no act");
     let calls = folder.run(&["calls", "list", "--json"]).exits(0).json();
     let ids: Vec<_> =
         calls["tool_calls"].as_array().unwrap().iter().map(|call| (call["call_id"].clone(), call["item_id"].clone())).collect();
