@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run check test test-full bench fmt lint rust-tests without-flights outside-tests client-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short
+.PHONY: help toolchain run check test test-full bench fmt lint rust-tests without-flights outside-tests client-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -104,6 +104,24 @@ chaos-short: chaos-build
 bench: toolchain ## Compare CPU per turn and turns per second with a bare handler (DATABASE=postgres: also on PostgreSQL)
 	$(CARGO) build --release --quiet -p werkruf -p werkruf-bench --bins
 	target/release/bench $(if $(filter postgres,$(DATABASE)),--postgres "$$(tests/postgres/up)") $(ARGS)
+
+# The two tools are built once, under target/tools. Advisories need the database at github.com/rustsec/advisory-db: where it cannot be
+# reached and there is no copy, the target says so and checks the rest. cyclonedx writes beside every manifest, so the files are moved.
+TOOLS := $(CURDIR)/target/tools
+DENY := PATH="$(TOOLS)/bin:$$PATH" $(CARGO) deny --workspace
+SBOM := werkruf-sbom
+supply-chain: toolchain ## Check licences, bans, sources and advisories of all dependencies; write bills of materials to target/sbom
+	@test -x $(TOOLS)/bin/cargo-deny || $(CARGO) install --locked --root $(TOOLS) cargo-deny@0.20.2
+	@test -x $(TOOLS)/bin/cargo-cyclonedx || $(CARGO) install --locked --root $(TOOLS) cargo-cyclonedx@0.5.9
+	$(DENY) check --hide-inclusion-graph licenses bans sources
+	@if $(DENY) fetch db 2>/dev/null || test -d "$${CARGO_HOME:-$$HOME/.cargo}"/advisory-dbs/*/crates; then \
+	  $(DENY) check --disable-fetch advisories; \
+	else echo "The advisory database cannot be reached: advisories were NOT checked."; fi
+	@PATH="$(TOOLS)/bin:$$PATH" $(CARGO) cyclonedx --quiet --format json --target $$(rustc -vV | sed -n 's/^host: //p') --override-filename $(SBOM)
+	@mkdir -p target/sbom
+	@mv crates/werkruf/$(SBOM).json target/sbom/werkruf.cdx.json && mv crates/werkruf-reader/$(SBOM).json target/sbom/werkruf-reader.cdx.json
+	@rm -f bench/$(SBOM).json crates/*/$(SBOM).json
+	@echo "Bills of materials (CycloneDX): target/sbom/werkruf.cdx.json, target/sbom/werkruf-reader.cdx.json"
 
 fuzz: toolchain ## Fuzz every parser, FUZZ_SECONDS each (600); the corpus is in fuzz/corpus
 	fuzz/run

@@ -111,7 +111,7 @@ def attack_tokens(world):
 
 
 def attack_guessed_keys(world):
-    """Guesses wait, and they lock out nobody whose key was accepted before. A server of its own, because new keys at this address wait too."""
+    """Guesses wait, and they lock out nobody with a right key. A server of its own, because its address would wait in later attacks."""
     model = Model()
     server = Limited(model)
     try:

@@ -204,9 +204,9 @@ impl AuditHead {
         self.key_name = key.filter(|_| self.signature.is_some()).map(|key| key.name());
     }
 
-    /// Whether an operator may have this head signed: it has no signature yet, or a valid one.
-    pub(crate) fn may_be_signed(&self, keys: &SecretKeys) -> bool {
-        self.signature.is_none() || self.signature_fault(keys).is_none()
+    /// Whether this head may be signed with the newest key: its signature is valid or, if the operator says so, it has none.
+    pub(crate) fn may_be_signed(&self, keys: &SecretKeys, unsigned_too: bool) -> bool {
+        self.signature_fault(keys).is_none() || (unsigned_too && self.signature.is_none())
     }
 
     pub(crate) fn signature_fault(&self, keys: &SecretKeys) -> Option<&'static str> {
@@ -216,9 +216,9 @@ impl AuditHead {
                 Some(_) => Some("its head was rewritten: the signature does not fit"),
                 None => Some("its head is signed with a key that is not configured"),
             },
-            _ if self.count > 0 && keys.newest().is_some() => {
-                Some("its head is not signed, although a key is configured; if the key is new, `werkruf secrets rotate` signs it")
-            }
+            _ if self.count > 0 && keys.newest().is_some() => Some(
+                "its head is not signed, although a key is configured; if it is the first key, `werkruf secrets rotate --sign-unsigned` signs it",
+            ),
             _ => None,
         }
     }
@@ -252,8 +252,6 @@ impl AuditHead {
         self.hash = row.hash.clone();
         if intact {
             self.sign(keys);
-        } else {
-            self.signature = None;
         }
         row
     }
@@ -294,6 +292,7 @@ pub trait Audit: Send + Sync {
     fn audit_head(&self, tenant_id: Uuid) -> StoreFuture<'_, Option<AuditHead>>;
     /// All chains with a head or an entry.
     fn audit_chains(&self) -> StoreFuture<'_, Vec<Uuid>>;
-    /// Signs every head with the newest key, except heads whose signature by an older key does not fit. Returns how many were signed.
-    fn sign_heads(&self) -> StoreFuture<'_, u64>;
+    /// Signs every head with the newest key, except heads whose signature does not fit. Heads without a signature are signed only if
+    /// `unsigned_too`: somebody may have removed it. Returns how many were signed.
+    fn sign_heads(&self, unsigned_too: bool) -> StoreFuture<'_, u64>;
 }

@@ -118,6 +118,8 @@ pub struct App {
     pub started_at: Timestamp,
     pub(crate) tokens: Tokens,
     pub(crate) access: Access,
+    /// Held by a rotation of the secret key.
+    pub(crate) rotation: tokio::sync::Mutex<()>,
     pub tasks: TaskTracker,
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
@@ -195,6 +197,7 @@ impl App {
             tokens,
             access,
             tasks,
+            rotation: tokio::sync::Mutex::default(),
             outage: Outage::default(),
             planner,
             modules,

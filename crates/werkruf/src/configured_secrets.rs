@@ -12,18 +12,6 @@ use crate::secret_key;
 
 /// A shorter value is no secret worth the name, and redacting it would damage results.
 const SHORTEST: usize = 8;
-const VARIABLES: [Variable; 10] = [
-    Variable::OPENAI_API_KEY,
-    Variable::OPENAI_EMBEDDING_API_KEY,
-    Variable::WERKRUF_ADMIN_KEY,
-    Variable::WERKRUF_SECRET_KEY,
-    Variable::WERKRUF_KEY,
-    Variable::SUPABASE_JWT_SECRET,
-    Variable::SEATSAERO_API_KEY,
-    Variable::AMADEUS_API_KEY,
-    Variable::AMADEUS_API_SECRET,
-    Variable::DUFFEL_API_KEY,
-];
 
 /// What an address may contain as it is.
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -45,7 +33,7 @@ pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
     };
     let own = own.iter().map(|&text| text.to_owned()).chain(secret_key::stored_texts(config));
     let literal: Vec<String> = literal.chain(of_database).chain(own).collect();
-    let names = VARIABLES.iter().map(|variable| variable.name()).chain(of_tools);
+    let names = Variable::SECRETS.iter().map(|variable| variable.name()).chain(of_tools);
     let of_model = match &config.model {
         ModelConfig::Server(server) => server.headers.as_slice(),
         ModelConfig::Offline => &[],

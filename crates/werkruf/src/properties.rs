@@ -1,6 +1,7 @@
 //! Properties of the parsers of request bodies and headers that must hold for any input.
 //!
-//! The property tests of this crate and the targets in `fuzz/` call these functions; each panics when its property does not hold.
+//! The property tests of this crate and the targets in `fuzz/` call these functions; each panics when its property does not hold, and returns whether
+//! the parser accepted the input.
 
 pub use crate::api::properties::{chat_body, context_headers, invoke_body, json_fields, knowledge_documents, upload, workspace_import};
 pub use crate::openai::properties::{chat_request, responses_request};

@@ -116,8 +116,10 @@ pub(crate) struct Rotated {
 }
 
 /// Encrypts every stored secret and signs every head of the audit log with the newest key. Where the key is in a file, a new one is
-/// made first, and the old ones are removed after nothing needs them.
-pub(crate) async fn rotate(app: &App, by: Author) -> Result<Rotated, StartError> {
+/// made first, and the old ones are removed after nothing needs them. One rotation at a time: a second one would remove the key of
+/// the first while it is in use.
+pub(crate) async fn rotate(app: &App, by: Author, sign_unsigned: bool) -> Result<Rotated, StartError> {
+    let _alone = app.rotation.lock().await;
     let keys = app.store.secret_keys();
     let file = app.config.database.file().filter(|_| app.config.secret_key.is_none());
     if let Some(database) = file {
@@ -128,7 +130,7 @@ pub(crate) async fn rotate(app: &App, by: Author) -> Result<Rotated, StartError>
     }
     let Some(newest) = keys.newest() else { return Err(StartError::Unsealed) };
     let (sealed, unreadable) = reseal(app).await?;
-    let chains = app.store.sign_heads().await?;
+    let chains = app.store.sign_heads(sign_unsigned).await?;
     if let Some(database) = file {
         write_key_file(database, std::slice::from_ref(&newest))?;
         keys.replace(vec![newest.clone()]);

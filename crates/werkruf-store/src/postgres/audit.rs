@@ -47,7 +47,7 @@ impl Audit for PostgresStore {
         Box::pin(async move { all(&self.query(DbRole::System, sql, &[]).await?, |columns| columns.id()) })
     }
 
-    fn sign_heads(&self) -> StoreFuture<'_, u64> {
+    fn sign_heads(&self, unsigned_too: bool) -> StoreFuture<'_, u64> {
         let recorder = self.recorder.clone();
         Box::pin(self.with(DbRole::System, move |transaction| {
             let keys = recorder.keys.clone();
@@ -55,7 +55,7 @@ impl Audit for PostgresStore {
                 let sql = format!("SELECT {AUDIT_HEAD} FROM audit_heads ORDER BY tenant_id FOR UPDATE");
                 let heads = all(&transaction.query(&sql, &[]).await?, audit_head)?;
                 let mut signed = 0;
-                for mut head in heads.into_iter().filter(|head| head.may_be_signed(&keys)) {
+                for mut head in heads.into_iter().filter(|head| head.may_be_signed(&keys, unsigned_too)) {
                     head.sign(&keys);
                     put_head(transaction, &head).await?;
                     signed += 1;

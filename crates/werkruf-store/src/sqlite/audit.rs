@@ -35,12 +35,12 @@ impl Audit for SqliteStore {
         Box::pin(self.readers.list(move |c| all(&mut *c.prepare_cached(sql)?, [], |columns| columns.id())))
     }
 
-    fn sign_heads(&self) -> StoreFuture<'_, u64> {
+    fn sign_heads(&self, unsigned_too: bool) -> StoreFuture<'_, u64> {
         let recorder = self.recorder.clone();
         Box::pin(self.writer.submit(move |c| {
             let mut signed = 0;
             let heads = all(&mut *c.prepare_cached(&format!("SELECT {AUDIT_HEAD} FROM audit_heads"))?, [], audit_head)?;
-            for mut head in heads.into_iter().filter(|head| head.may_be_signed(&recorder.keys)) {
+            for mut head in heads.into_iter().filter(|head| head.may_be_signed(&recorder.keys, unsigned_too)) {
                 head.sign(&recorder.keys);
                 put_head(c, &head)?;
                 signed += 1;

@@ -176,7 +176,7 @@ pub(crate) async fn a_rewritten_head_is_found_by_its_signature<S: Tamper>(world:
     assert_eq!((report.signed, report.found), (true, None));
     // A rotation: the new key signs, the old one is no longer needed.
     keys.replace(vec![new.clone(), old.clone()]);
-    assert_eq!(world.store.sign_heads().await.unwrap(), 1);
+    assert_eq!(world.store.sign_heads(false).await.unwrap(), 1);
     keys.replace(vec![new.clone()]);
     assert_eq!(verify(&world).await.found, None);
     keys.replace(vec![old.clone()]);
@@ -188,9 +188,14 @@ pub(crate) async fn a_rewritten_head_is_found_by_its_signature<S: Tamper>(world:
     assert_eq!(broken(&world, cut).await, Some(("head", 3)), "the tail is cut off and the head rewritten");
     create(&world, 1).await;
     assert_eq!(verify(&world).await.found.map(|found| found.kind), Some("head"), "the next act does not make it valid");
+    assert_eq!(world.store.sign_heads(true).await.unwrap(), 0, "nor does a rotation");
+    assert_eq!(verify(&world).await.found.map(|found| found.kind), Some("head"));
     world.store.sql("UPDATE audit_heads SET signature = NULL, key_name = NULL").await;
     create(&world, 1).await;
     assert_eq!(verify(&world).await.found.map(|found| found.kind), Some("head"), "nor does it without the signature");
+    assert_eq!(world.store.sign_heads(false).await.unwrap(), 0, "nor does a rotation");
+    assert_eq!(verify(&world).await.found.map(|found| found.kind), Some("head"));
+    assert_eq!(world.store.sign_heads(true).await.unwrap(), 1, "only the operator may say that it never had one");
 }
 
 pub(crate) async fn acts_at_once_make_a_chain_without_holes<S: Store>(world: World<S>) {

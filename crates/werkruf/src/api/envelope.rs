@@ -12,11 +12,12 @@ use http::{HeaderValue, Method, StatusCode, Uri};
 use super::ApiState;
 use super::error::ApiError;
 use crate::openai::error_body;
+use crate::openai_path::is_openai_path;
 use crate::request_id;
 
 /// The outermost layer.
 pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
-    let openai = error_body::is_openai_path(request.uri().path());
+    let openai = is_openai_path(request.uri().path());
     let id = request_id::sane(request.headers()).map_or_else(|| api.app.clock.new_id().to_string(), str::to_owned);
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {

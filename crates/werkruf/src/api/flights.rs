@@ -12,14 +12,14 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{ErrorCode, ToolErrorDetail, ToolErrorType, ToolOutput, TurnStatus};
+use werkruf_contract::{ErrorCode, ToolErrorDetail, ToolErrorType, ToolOutput, TurnStatus, Uuid};
 use werkruf_flights::{AMADEUS_FUNCTION, SEATSAERO_FUNCTION};
-use werkruf_runtime::{Invoke, InvokeOutcome, InvokeResult, Refusal};
+use werkruf_runtime::{Invoke, InvokeOutcome};
 
 use super::error::ApiError;
 use super::invoke::CALL_ID;
 use super::policy::{ApiCaller, Policy};
-use super::{ApiState, body, context, replay};
+use super::{ApiState, body, context, invoke};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Invoke.on(routes!(seats_search))).routes(Policy::Invoke.on(routes!(amadeus_search)))
@@ -29,16 +29,16 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 #[utoipa::path(post, path = "/functions/v1/seatsaero-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, returnResults?, stats}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn seats_search(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
-    search(caller, SEATSAERO_FUNCTION, &headers, body).await
+async fn seats_search(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Response {
+    search(caller, SEATSAERO_FUNCTION, &headers, body).await.unwrap_or_else(|error| refused(&error))
 }
 
 /// Searches flight offers at Amadeus. The offers are returned as Amadeus sent them.
 #[utoipa::path(post, path = "/functions/v1/amadeus-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, dictionaries}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
-async fn amadeus_search(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
-    search(caller, AMADEUS_FUNCTION, &headers, body).await
+async fn amadeus_search(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Response {
+    search(caller, AMADEUS_FUNCTION, &headers, body).await.unwrap_or_else(|error| refused(&error))
 }
 
 async fn search(
@@ -48,11 +48,8 @@ async fn search(
     body: body::RequestBody,
 ) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
-    let raw = body::bytes(body).await;
-    let (raw, input) = match raw.and_then(|raw| body::json_with_values::<Value>(&raw).map(|input| (raw, input))) {
-        Ok(read) => read,
-        Err(error) => return Ok(unreadable(&error)),
-    };
+    let raw = body::bytes(body).await?;
+    let input = body::json_with_values::<Value>(&raw)?;
     let invoke = Invoke {
         caller,
         context: context::context(&api, identity.tenant_id, headers, context::trace_id(headers, None, None)?)?,
@@ -61,16 +58,10 @@ async fn search(
         input,
         conversation_id: None,
     };
-    let (runtime, held) = (api.app.runtime.clone(), raw.held());
-    let calling = api.run_detached(async move {
-        let _held = held;
-        runtime.invoke(invoke).await
-    });
-    let (job_id, outcome) = match calling.await? {
-        Ok(InvokeResult { job_id, outcome }) => (job_id, outcome),
-        Err(Refusal::Duplicate { turn_id, same_body }) => replay::invoke(&api, identity.tenant_id, turn_id, same_body).await?,
-        Err(refusal) => return Err(refusal.into()),
-    };
+    invoke::call(&api, invoke, raw.held(), respond).await
+}
+
+fn respond(job_id: Uuid, outcome: InvokeOutcome) -> Response {
     let mut response = match outcome {
         InvokeOutcome::Done(output) => match *output {
             ToolOutput::Ok(result) => Json(result.data).into_response(),
@@ -84,7 +75,7 @@ async fn search(
     if let Ok(value) = HeaderValue::from_str(&job_id.to_string()) {
         response.headers_mut().insert(CALL_ID, value);
     }
-    Ok(response)
+    response
 }
 
 fn respond_failure(error: &ToolErrorDetail) -> Response {
@@ -103,8 +94,8 @@ fn respond_failure(error: &ToolErrorDetail) -> Response {
     response
 }
 
-/// The answer to a body that was not read, with the status of the error.
-fn unreadable(error: &ApiError) -> Response {
+/// The answer to a request that led to no call, with the status of the error.
+fn refused(error: &ApiError) -> Response {
     let mut response = failed(error.status(), error.kind(), error.code(), error.message());
     if let Some(wait_ms) = error.wait_ms() {
         set_retry_after(&mut response, wait_ms);

@@ -78,16 +78,26 @@ async fn invoke(
         input: request.input,
         conversation_id,
     };
-    let (runtime, held) = (api.app.runtime.clone(), raw.held());
+    call(&api, invoke, raw.held(), |job_id, outcome| respond(job_id, outcome, identity.scopes.admin)).await
+}
+
+/// Makes a direct call, or reads the result of its first request again. `held` is the memory of the request.
+pub(crate) async fn call(
+    api: &ApiState,
+    invoke: Invoke,
+    held: impl Send + 'static,
+    respond: impl FnOnce(Uuid, InvokeOutcome) -> Response,
+) -> Result<Response, ApiError> {
+    let (runtime, tenant_id) = (api.app.runtime.clone(), invoke.caller.principal.tenant_id);
     let calling = api.run_detached(async move {
         let _held = held;
         runtime.invoke(invoke).await
     });
     match calling.await? {
-        Ok(InvokeResult { job_id, outcome }) => Ok(respond(job_id, outcome, identity.scopes.admin)),
+        Ok(InvokeResult { job_id, outcome }) => Ok(respond(job_id, outcome)),
         Err(Refusal::Duplicate { turn_id, same_body }) => {
-            let (job_id, outcome) = replay::invoke(&api, identity.tenant_id, turn_id, same_body).await?;
-            let mut response = respond(job_id, outcome, identity.scopes.admin);
+            let (job_id, outcome) = replay::invoke(api, tenant_id, turn_id, same_body).await?;
+            let mut response = respond(job_id, outcome);
             replay::mark_replayed(&mut response);
             Ok(response)
         }

@@ -141,6 +141,16 @@ impl<'a> KeyView<'a> {
     }
 }
 
+/// What a new key pins. A key that pins a value cannot make one that pins another or none.
+fn pinned(own: &Option<String>, requested: Option<String>) -> Result<Option<String>, ApiError> {
+    match (own, requested) {
+        (Some(own), Some(other)) if *own != other => {
+            Err(ApiError::forbidden("forbidden", format!("Your key is limited to `{own}`, so its new keys are too.")))
+        }
+        (own, requested) => Ok(requested.or_else(|| own.clone())),
+    }
+}
+
 /// Creates a key. The key is returned only in this response.
 #[utoipa::path(post, path = "/api/keys", operation_id = "create_key", tag = "keys", request_body = KeyRequest,
     responses((status = 201, body = CreatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
@@ -165,8 +175,8 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
         expires_at,
         created_at: now,
         allow_ips: networks(&request.allow_ips)?,
-        safety_mode: request.safety_mode.map(|mode| safety_mode(&api, mode)).transpose()?,
-        collection: request.collection.map(collection).transpose()?,
+        safety_mode: pinned(&identity.safety_mode, request.safety_mode)?.map(|mode| safety_mode(&api, mode)).transpose()?,
+        collection: pinned(&identity.collection, request.collection)?.map(collection).transpose()?,
         root_id: None,
     };
     let row = api.app.people().create_key(key, identity.author()).await?;

@@ -7,22 +7,24 @@ use axum::extract::State;
 use http::StatusCode;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_knowledge::{DEFAULT_COLLECTION, Document, DocumentRow, SearchMode, SearchRequest, Trust};
 
-use super::ApiState;
 use super::body::{self, Params, PathParam};
 use super::error::ApiError;
 use super::knowledge_rights::{check_missing, check_write, grantee};
 use super::policy::{Authenticated, Policy};
+use super::{ApiState, page};
 
 pub(super) const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 pub(super) const MAX_DOCUMENTS: usize = 1_000;
 pub(super) const MAX_NAME_BYTES: usize = 512;
+/// The most bytes of a document's metadata: lists show them, up to a thousand documents at once.
+const MAX_METADATA_BYTES: usize = 16 * 1024;
 const MAX_QUERY_BYTES: usize = 16 * 1024;
 const MAX_RESULTS: usize = 100;
 const DEFAULT_RESULTS: usize = 10;
@@ -222,9 +224,12 @@ pub(super) fn read(raw: &body::RawBody, shape: Shape) -> Result<(Option<String>,
     if documents.len() > MAX_DOCUMENTS {
         return Err(ApiError::invalid(format!("There are more than {MAX_DOCUMENTS} documents; send them in several requests.")));
     }
-    let collection_or_default = collection.iter().chain(documents.iter().filter_map(|document| document.id.as_ref()));
-    if collection_or_default.into_iter().any(|name| name.len() > MAX_NAME_BYTES || name.contains('\0')) {
+    let mut names = collection.iter().chain(documents.iter().filter_map(|document| document.id.as_ref()));
+    if names.any(|name| name.len() > MAX_NAME_BYTES || name.contains('\0')) {
         return Err(ApiError::invalid(format!("A collection and an id have at most {MAX_NAME_BYTES} bytes; shorten it.")));
+    }
+    if documents.iter().any(|document| json!(document.metadata).to_string().len() > MAX_METADATA_BYTES) {
+        return Err(ApiError::invalid(format!("The metadata of a document have at most {MAX_METADATA_BYTES} bytes; shorten them.")));
     }
     Ok((collection, documents))
 }
@@ -243,9 +248,11 @@ async fn list(
     if rows.is_empty() && api.app.database.knowledge().newest_change(grantee.clone(), collection.clone()).await?.is_none() {
         check_missing(&api, &grantee, &collection).await?;
     }
-    let more = rows.len() >= limit as usize;
-    let next_after = rows.last().filter(|_| more).map(|row| row.document_id.clone());
-    Ok(Json(DocumentList { documents: rows.into_iter().map(view).collect(), next_after }))
+    let before = rows.iter().scan(0, |bytes, row| Some(std::mem::replace(bytes, *bytes + row.metadata.len())));
+    let shown = before.take_while(|bytes| *bytes < page::MAX_BYTES).count();
+    let more = shown < rows.len() || rows.len() >= limit as usize;
+    let next_after = rows[..shown].last().filter(|_| more).map(|row| row.document_id.clone());
+    Ok(Json(DocumentList { documents: rows.into_iter().take(shown).map(view).collect(), next_after }))
 }
 
 /// One document with its chunks.

@@ -4,19 +4,26 @@ use std::sync::Arc;
 
 use axum::Json;
 use http::StatusCode;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::ApiState;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
+use super::{ApiState, body};
 use crate::app::StartError;
 use crate::secret_key::rotate;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Operator.on(routes!(rotate_secrets)))
+}
+
+#[derive(Deserialize, Default, ToSchema)]
+struct RotationRequest {
+    /// Also signs chains of the audit log without a signature: right for the first key, wrong if somebody removed signatures.
+    #[serde(default)]
+    sign_unsigned: bool,
 }
 
 /// What a rotation did.
@@ -35,11 +42,13 @@ struct RotatedSecrets {
 }
 
 /// Encrypts every stored secret with the newest key. Where the key is in a file, a new one is made.
-#[utoipa::path(post, path = "/api/admin/secrets/rotate", tag = "admin",
+#[utoipa::path(post, path = "/api/admin/secrets/rotate", tag = "admin", request_body = RotationRequest,
     responses((status = 200, body = RotatedSecrets), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn rotate_secrets(ApiCaller { api, identity }: ApiCaller) -> Result<Json<RotatedSecrets>, ApiError> {
+async fn rotate_secrets(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Json<RotatedSecrets>, ApiError> {
+    let raw = body::bytes(body).await?;
+    let RotationRequest { sign_unsigned } = if raw.is_empty() { RotationRequest::default() } else { body::json(&raw)? };
     let (app, author) = (Arc::clone(&api.app), identity.author());
-    let rotated = api.run_detached(async move { rotate(&app, author).await }).await?.map_err(refused)?;
+    let rotated = api.run_detached(async move { rotate(&app, author, sign_unsigned).await }).await?.map_err(refused)?;
     tracing::info!(key = rotated.key_name, sealed = rotated.sealed, "stored secrets have a new key");
     Ok(Json(RotatedSecrets {
         key: rotated.key_name,

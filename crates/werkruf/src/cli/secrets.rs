@@ -12,15 +12,19 @@ use super::{Outcome, Session, print};
 pub(super) enum Command {
     /// Encrypt stored secrets and sign the audit log with the newest key of WERKRUF_SECRET_KEY; beside a SQLite file a new key is made
     #[command(
-        after_help = "Examples:\n  werkruf secrets rotate\n  WERKRUF_SECRET_KEY=\"$NEW,$OLD\" werkruf secrets rotate --database postgres://werkruf@db/werkruf"
+        after_help = "Examples:\n  werkruf secrets rotate\n  WERKRUF_SECRET_KEY=\"$NEW,$OLD\" werkruf secrets rotate --database postgres://werkruf@db/werkruf\n  werkruf secrets rotate --sign-unsigned    # the first key of a database that had none"
     )]
-    Rotate,
+    Rotate {
+        /// Also sign chains of the audit log that have no signature: right for the first key, wrong if somebody removed signatures
+        #[arg(long)]
+        sign_unsigned: bool,
+    },
 }
 
-pub(super) async fn run(session: &Session, Command::Rotate: Command) -> Outcome {
+pub(super) async fn run(session: &Session, Command::Rotate { sign_unsigned }: Command) -> Outcome {
     // The keys belong to no tenant and no user.
     let backend = Backend::open(&session.without_tenant()).await?;
-    let response = backend.post("/api/admin/secrets/rotate", &json!({})).await;
+    let response = backend.post("/api/admin/secrets/rotate", &json!({"sign_unsigned": sign_unsigned})).await;
     backend.close().await;
     let response = response?;
     if session.globals.json {

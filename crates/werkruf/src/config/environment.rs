@@ -33,6 +33,20 @@ variables! {
 }
 
 impl Variable {
+    /// The secrets of the server itself.
+    pub(crate) const SECRETS: [Self; 10] = [
+        Self::OPENAI_API_KEY,
+        Self::OPENAI_EMBEDDING_API_KEY,
+        Self::WERKRUF_ADMIN_KEY,
+        Self::WERKRUF_SECRET_KEY,
+        Self::WERKRUF_KEY,
+        Self::SUPABASE_JWT_SECRET,
+        Self::SEATSAERO_API_KEY,
+        Self::AMADEUS_API_KEY,
+        Self::AMADEUS_API_SECRET,
+        Self::DUFFEL_API_KEY,
+    ];
+
     /// The variable's name.
     pub const fn name(self) -> &'static str {
         self.0

@@ -1,23 +1,10 @@
-//! A config file that was only found in the working directory may not send a secret of the environment anywhere: whoever can put a file
+//! A config file that was only found in the working directory may not send a secret of the server itself anywhere: whoever can put a file
 //! there could otherwise read the operator's keys. `--config ./werkruf.toml` says that the operator means this file.
 
 use super::Flags;
 use super::environment::{Environment, Variable};
 use super::file::Document;
 use super::violation::ConfigViolation;
-
-/// The secrets of the environment that belong to the server itself.
-const SECRETS: [Variable; 9] = [
-    Variable::OPENAI_API_KEY,
-    Variable::OPENAI_EMBEDDING_API_KEY,
-    Variable::SEATSAERO_API_KEY,
-    Variable::AMADEUS_API_KEY,
-    Variable::AMADEUS_API_SECRET,
-    Variable::DUFFEL_API_KEY,
-    Variable::SUPABASE_JWT_SECRET,
-    Variable::WERKRUF_ADMIN_KEY,
-    Variable::WERKRUF_SECRET_KEY,
-];
 
 /// Finds the values of an unnamed file that would receive a secret.
 pub(super) fn check(document: &Document, flags: &Flags, environment: &Environment, violations: &mut Vec<ConfigViolation>) {
@@ -50,7 +37,11 @@ pub(super) fn check(document: &Document, flags: &Flags, environment: &Environmen
         .enumerate()
         .flat_map(|(at, tool)| tool.headers.iter().map(move |(name, text)| (format!("/tools/{at}/headers/{name}"), text)));
     for (place, text) in of_model.chain(of_tools) {
-        if let Some(secret) = SECRETS.into_iter().find(|secret| text.contains(&format!("${{{}}}", secret.name()))) {
+        if let Some(secret) = Variable::SECRETS
+            .into_iter()
+            .chain([Variable::WERKRUF_DATABASE])
+            .find(|secret| text.contains(&format!("${{{}}}", secret.name())))
+        {
             refuse(&place, secret.name());
         }
     }

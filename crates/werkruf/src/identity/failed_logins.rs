@@ -1,14 +1,17 @@
 //! Failed logins per address. For a while after many of them, a wrong credential is told to wait.
 //!
-//! A right credential never waits, so that nobody locks out others who share an address. The table is bounded; IPv6 addresses count by their /64, the network of one internet subscriber.
+//! A right credential never waits, so that nobody locks out others who share an address. The wait tells a client to stop; it does not
+//! slow down guesses, which the length of a key makes hopeless. The table and the reports are bounded: see [`subscriber`].
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::subscriber::subscriber;
 
 /// The most addresses. A full table forgets the one that failed longest ago.
 const ADDRESSES: usize = 4096;
@@ -24,6 +27,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const FORGOTTEN: Duration = Duration::from_secs(600);
 /// The failures of an address are reported once in this time.
 const REPORT_EVERY: Duration = Duration::from_secs(60);
+/// The most reports in that time. Failures of further addresses are reported in one sum: nobody fills the audit log.
+const REPORTS: u32 = 60;
+/// The address of that sum.
+const OTHERS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// What a failed login leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +59,16 @@ pub(crate) struct FailedLogins {
 #[derive(Default)]
 struct Table {
     by_address: HashMap<IpAddr, Failures>,
+    reports: Reports,
+}
+
+/// The reports of the current minute.
+#[derive(Default)]
+struct Reports {
+    since: Option<Instant>,
+    made: u32,
+    /// Failures of the addresses that got no report of their own.
+    others: u32,
 }
 
 struct Failures {
@@ -69,9 +86,10 @@ struct Failures {
 impl FailedLogins {
     /// Counts a failure. Those during a wait do not make it longer. `address` is `None` where it is not known.
     pub(crate) fn failed(&self, address: Option<IpAddr>, credential: &str) -> FailedLogin {
-        let address = network_of(address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)));
+        let address = subscriber(address.unwrap_or(OTHERS));
         let (now, hash) = (Instant::now(), self.hasher.hash_one(credential));
-        let mut table = self.lock();
+        let mut guard = self.lock();
+        let table = &mut *guard;
         if table.by_address.len() >= ADDRESSES && !table.by_address.contains_key(&address) {
             table.make_room(now);
         }
@@ -79,20 +97,27 @@ impl FailedLogins {
             || Failures { count: 0, credentials: 0, last_credentials: [0; LAST], last: now, until: now, unreported: 0, reported: None };
         let failures = table.by_address.entry(address).or_insert_with(unknown);
         if now.duration_since(failures.last) >= FORGOTTEN {
-            *failures = Failures { reported: failures.reported, ..unknown() };
+            *failures = Failures { reported: failures.reported, unreported: failures.unreported, ..unknown() };
         }
         let wait = failures.until.saturating_duration_since(now);
         if wait.is_zero() {
             failures.count_one(hash, now);
         }
         failures.unreported += 1;
-        let due = failures.reported.is_none_or(|last| now.duration_since(last) >= REPORT_EVERY);
-        let report = due.then(|| {
-            failures.reported = Some(now);
-            FailedLoginReport { address, failures: std::mem::take(&mut failures.unreported) }
-        });
+        let report = table.reports.of(address, failures, now);
         let wait_ms = (!wait.is_zero()).then(|| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1));
         FailedLogin { wait_ms, report }
+    }
+
+    /// The reports that are due although nothing failed meanwhile.
+    pub(crate) fn due(&self) -> Vec<FailedLoginReport> {
+        let now = Instant::now();
+        let mut guard = self.lock();
+        let Table { by_address, reports } = &mut *guard;
+        let waiting = by_address.iter_mut().filter(|(_, failures)| failures.unreported > 0);
+        let mut due: Vec<FailedLoginReport> = waiting.filter_map(|(address, failures)| reports.of(*address, failures, now)).collect();
+        due.extend(reports.of_others(now));
+        due
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -116,20 +141,40 @@ impl Failures {
     }
 }
 
+impl Reports {
+    /// The report about an address, if one is due.
+    fn of(&mut self, address: IpAddr, failures: &mut Failures, now: Instant) -> Option<FailedLoginReport> {
+        if failures.reported.is_some_and(|last| now.duration_since(last) < REPORT_EVERY) {
+            return None;
+        }
+        failures.reported = Some(now);
+        let count = std::mem::take(&mut failures.unreported);
+        if self.since.is_none_or(|since| now.duration_since(since) >= REPORT_EVERY) {
+            (self.since, self.made) = (Some(now), 0);
+        }
+        self.made += 1;
+        if self.made > REPORTS {
+            self.others = self.others.saturating_add(count);
+            return None;
+        }
+        Some(FailedLoginReport { address, failures: count })
+    }
+
+    fn of_others(&mut self, now: Instant) -> Option<FailedLoginReport> {
+        let over = self.since.is_some_and(|since| now.duration_since(since) >= REPORT_EVERY);
+        let failures = if over { std::mem::take(&mut self.others) } else { 0 };
+        (failures > 0).then_some(FailedLoginReport { address: OTHERS, failures })
+    }
+}
+
 impl Table {
     fn make_room(&mut self, now: Instant) {
         self.by_address.retain(|_, failures| now.duration_since(failures.last) < FORGOTTEN);
         if self.by_address.len() >= ADDRESSES {
             let oldest = self.by_address.iter().min_by_key(|(_, failures)| failures.last).map(|(address, _)| *address);
-            oldest.map(|address| self.by_address.remove(&address));
+            let forgotten = oldest.and_then(|address| self.by_address.remove(&address));
+            self.reports.others = self.reports.others.saturating_add(forgotten.map_or(0, |failures| failures.unreported));
         }
-    }
-}
-
-fn network_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
-        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -188,6 +233,22 @@ mod tests {
         fail(&logins, HOME, FREE_CREDENTIALS + 10);
         tokio::time::advance(REPORT_EVERY).await;
         assert_eq!(fail(&logins, HOME, 1), [FREE_CREDENTIALS + 10]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_reported_whole_after_its_minute_and_many_addresses_in_one_sum() {
+        let logins = FailedLogins::default();
+        fail(&logins, HOME, 1000);
+        assert_eq!(logins.due(), [], "within the minute");
+        tokio::time::advance(REPORT_EVERY).await;
+        assert_eq!(logins.due(), [FailedLoginReport { address: HOME.unwrap(), failures: 999 }]);
+        assert_eq!(logins.due(), []);
+        tokio::time::advance(REPORT_EVERY).await;
+        let many = 2 * u32::try_from(ADDRESSES).unwrap();
+        let reports: usize = (0..many).map(|number| fail(&logins, Some(IpAddr::V4(Ipv4Addr::from_bits(number))), 1).len()).sum();
+        assert_eq!(reports, 60, "more addresses than the table has");
+        tokio::time::advance(REPORT_EVERY).await;
+        assert_eq!(logins.due(), [FailedLoginReport { address: OTHERS, failures: many - 60 }]);
     }
 
     #[tokio::test(start_paused = true)]

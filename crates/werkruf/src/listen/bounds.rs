@@ -12,7 +12,7 @@ pub struct Bounds {
     /// received.
     pub body: Duration,
     /// The whole body, from the first wait for the client. However fast it arrives then, it takes memory for no longer than this: the
-    /// largest body needs 140 KB per second.
+    /// largest body, an import, needs 280 KB per second.
     pub body_total: Duration,
     /// Between two requests of one connection. Longer than the 60 s of common proxies, so that the proxy closes first, and the server
     /// never closes while a request is being sent.
@@ -64,7 +64,7 @@ pub(super) const SPARE_HEAD: Duration = Duration::from_secs(2);
 /// The most headers are 100, the default of hyper: setting that limit would cost an allocation per request.
 pub(super) const HEAD_BYTES: usize = 16 * 1024;
 
-/// The slowest rate of a body: 1 MiB within nine minutes. A slower body gets an error response.
+/// The slowest rate of a body. A slower body gets an error response.
 pub(super) const BODY_BYTES_PER_SECOND: u64 = 2 * 1024;
 
 /// The bytes of one connection that wait in this process, so that 200 stalled clients take 6 MiB and not 80.

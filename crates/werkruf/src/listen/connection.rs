@@ -14,10 +14,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::task::TaskTracker;
 
-use super::bounds::{BUFFER_BYTES, Bounds, HEAD_BYTES, SPARE_HEAD};
+use super::bounds::{BUFFER_BYTES, Bounds, HEAD_BYTES};
 use super::client_address::Peer;
 use super::control::{Command, ConnectionControl};
-use super::head_timer::HeadTimer;
+use super::head_timer::{HeadTimer, head_time};
 use super::registry::Registration;
 use super::router::{ConnectionRouter, IsOperator};
 use super::tls::HTTP2;
@@ -45,10 +45,7 @@ impl ConnectionServer {
 
     /// Serves a client on its own task.
     pub(super) fn serve(&self, stream: TcpStream, registration: Registration) {
-        let (spare, mut bounds) = (registration.spare(), self.bounds);
-        if spare.is_some() {
-            bounds.head = bounds.head.min(SPARE_HEAD);
-        }
+        let (spare, bounds) = (registration.spare(), self.bounds);
         let router = ConnectionRouter {
             router: TowerToHyperService::new(self.router.clone()),
             bounds,
@@ -71,7 +68,7 @@ async fn run_plain(stream: TcpStream, registration: Registration, router: Connec
 
 async fn run_tls(acceptor: TlsAcceptor, stream: TcpStream, registration: Registration, router: ConnectionRouter, tasks: TaskTracker) {
     let control = &registration.control;
-    let Some(stream) = handshake::accept(acceptor, stream, control, router.bounds.head).await else { return };
+    let Some(stream) = handshake::accept(acceptor, stream, control, head_time(&router.bounds, router.spare.as_ref())).await else { return };
     if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
         log_end(Box::pin(http2::run(stream, control, router, tasks)).await);
     } else {
@@ -93,7 +90,7 @@ where
     let bounds = router.bounds;
     let mut connection = pin!(
         http1::Builder::new()
-            .timer(HeadTimer::new(Arc::clone(control), bounds))
+            .timer(HeadTimer::new(Arc::clone(control), bounds, router.spare.clone()))
             .header_read_timeout(bounds.head)
             .max_header_size(HEAD_BYTES)
             .max_buf_size(BUFFER_BYTES)

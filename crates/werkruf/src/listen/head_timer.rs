@@ -10,20 +10,27 @@ use std::time::{Duration, Instant};
 
 use hyper::rt::{Sleep, Timer};
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, SPARE_HEAD};
 use super::control::ConnectionControl;
+use super::registry::SparePlace;
 
 /// The timer of one connection. hyper requests one sleep per head.
 pub(super) struct HeadTimer {
     control: Arc<ConnectionControl>,
     bounds: Bounds,
+    spare: Option<Arc<SparePlace>>,
     first_head_started: AtomicBool,
 }
 
 impl HeadTimer {
-    pub(super) fn new(control: Arc<ConnectionControl>, bounds: Bounds) -> Self {
-        Self { control, bounds, first_head_started: AtomicBool::new(false) }
+    pub(super) fn new(control: Arc<ConnectionControl>, bounds: Bounds, spare: Option<Arc<SparePlace>>) -> Self {
+        Self { control, bounds, spare, first_head_started: AtomicBool::new(false) }
     }
+}
+
+/// The time of a head. A spare connection has less until it gets a usual place.
+pub(super) fn head_time(bounds: &Bounds, spare: Option<&Arc<SparePlace>>) -> Duration {
+    if spare.is_some_and(|place| !place.is_kept()) { bounds.head.min(SPARE_HEAD) } else { bounds.head }
 }
 
 impl Timer for HeadTimer {
@@ -33,9 +40,9 @@ impl Timer for HeadTimer {
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
         let started = !self.first_head_started.swap(true, Ordering::Relaxed);
-        let Bounds { head, idle, .. } = self.bounds;
+        let (head, idle) = (head_time(&self.bounds, self.spare.as_ref()), self.bounds.idle);
         // hyper adds the time of a head to the current time.
-        self.control.set_idle(deadline.checked_sub(head).unwrap_or(deadline));
+        self.control.set_idle(deadline.checked_sub(self.bounds.head).unwrap_or(deadline));
         Box::pin(HeadSleep { control: Arc::clone(&self.control), reads: self.control.reads(), started, head, idle, sleep: None })
     }
 }

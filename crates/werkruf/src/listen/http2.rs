@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use super::bounds::{Bounds, CONNECTION_WINDOW, FRAME_BYTES, HEAD_BYTES, STREAM_WINDOW, STREAMS};
 use super::control::{Command, ConnectionControl};
+use super::head_timer::head_time;
 use super::router::ConnectionRouter;
 use super::stream_count::{OpenStream, StreamCount};
 
@@ -33,6 +34,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let bounds = router.bounds;
+    let head = head_time(&bounds, router.spare.as_ref());
     let count = Arc::new(StreamCount::new(Arc::clone(&router.control)));
     let router = StreamRouter { router, count: Arc::clone(&count) };
     let mut connection = pin!(
@@ -44,7 +46,7 @@ where
             .max_header_list_size(u32::try_from(HEAD_BYTES).unwrap_or(u32::MAX))
             .serve_connection(TokioIo::new(stream), router)
     );
-    let mut idle = IdleTimer { sleep: Box::pin(tokio::time::sleep(bounds.head)), bounds };
+    let mut idle = IdleTimer { sleep: Box::pin(tokio::time::sleep(head)), bounds };
     let mut closing = false;
     poll_fn(|cx| {
         match control.next_command(cx.waker(), &mut closing) {

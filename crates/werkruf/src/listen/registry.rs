@@ -1,7 +1,7 @@
 //! The open connections, counted in total and per remote address.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::bounds::{Bounds, SPARE_CONNECTIONS, SPARE_PER_ADDRESS};
 use super::control::{Command, ConnectionControl};
 use super::proxies::Proxies;
+use crate::subscriber::subscriber;
 
 /// How often a request that waits for a place looks for a connection that became idle.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -152,7 +153,7 @@ impl ConnectionRegistry {
     pub(super) async fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<Place> {
         if self.capacity.available_permits() == 0 {
             if !self.proxies.contains(address) {
-                self.end_silent(Some(counted_address(address)), SPARE_PER_ADDRESS);
+                self.end_silent(Some(subscriber(address)), SPARE_PER_ADDRESS);
             }
             if self.spare.available_permits() == 0 {
                 self.end_silent(None, 1);
@@ -204,7 +205,7 @@ impl ConnectionRegistry {
 
     /// Registers a connection; `None` if its address has too many.
     pub(super) fn register(self: &Arc<Self>, client: SocketAddr, place: Place) -> Option<Registration> {
-        let address = counted_address(client.ip());
+        let address = subscriber(client.ip());
         let mut entries = self.entries();
         let count = entries.addresses.entry(address).or_default();
         if *count >= self.per_address && !self.proxies.contains(client.ip()) {
@@ -279,15 +280,6 @@ impl Drop for Registration {
                 entries.addresses.remove(&self.address);
             }
         }
-    }
-}
-
-/// The address that connections are counted by: the IPv4 address, or the /64 network, in which an internet subscriber may choose any
-/// IPv6 address.
-fn counted_address(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
-        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

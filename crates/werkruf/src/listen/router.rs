@@ -21,6 +21,7 @@ use super::client_address::Peer;
 use super::control::{Command, ConnectionControl};
 use super::registry::SparePlace;
 use super::timed_body::TimedBody;
+use crate::openai_path::is_openai_path;
 use crate::request_id;
 
 /// Whether a request has the operator's credential.
@@ -79,7 +80,7 @@ impl Service<Request<Incoming>> for ConnectionRouter {
 /// The response to a request that got no place, as the API writes its errors.
 fn no_place(path: &str, headers: &HeaderMap) -> Response {
     let id = request_id::of(headers);
-    let body = if path == "/v1" || path.starts_with("/v1/") {
+    let body = if is_openai_path(path) {
         json!({"error": {"message": NO_PLACE, "type": "server_error", "param": null, "code": "server_busy"}})
     } else {
         json!({"error": {"type": "RETRYABLE", "code": "server_busy", "message": NO_PLACE, "retry_after_ms": 1000, "request_id": id}})

@@ -60,29 +60,35 @@ impl CertificateFiles {
         })
     }
 
-    fn state(&self) -> [Option<(SystemTime, u64)>; 2] {
+    fn state(&self) -> FileStates {
         let state = |path: &Path| fs::metadata(path).ok().and_then(|file| Some((file.modified().ok()?, file.len())));
         [state(&self.cert), state(&self.key)]
     }
 }
+
+/// When the certificate and the key were last changed, and their sizes.
+type FileStates = [Option<(SystemTime, u64)>; 2];
 
 /// The TLS of one listener.
 pub struct Tls {
     files: CertificateFiles,
     current: Arc<CurrentCertificate>,
     config: Arc<ServerConfig>,
+    /// The files as they were before they were first read.
+    opened: FileStates,
     replaced: Notify,
 }
 
 impl Tls {
     pub fn open(files: CertificateFiles) -> Result<Self, CertificateFault> {
+        let opened = files.state();
         let current = Arc::new(CurrentCertificate(RwLock::new(Arc::new(files.read()?))));
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| CertificateFault::Cert(format!("TLS cannot be set up: {error}")))?;
         let mut config = builder.with_no_client_auth().with_cert_resolver(Arc::clone(&current) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { files, current, config: Arc::new(config), replaced: Notify::new() })
+        Ok(Self { files, current, config: Arc::new(config), opened, replaced: Notify::new() })
     }
 
     /// The SHA-256 of the certificate in use. Commands on this machine trust exactly this one.
@@ -111,7 +117,7 @@ impl Tls {
     /// Reads the files again when they change. Files that changed since the last look may still be being written, so they are read
     /// at the next one.
     pub async fn watch(&self, interval: Duration) {
-        let (mut read, mut seen) = (self.files.state(), self.files.state());
+        let (mut read, mut seen) = (self.opened, self.files.state());
         loop {
             tokio::time::sleep(interval).await;
             let state = self.files.state();

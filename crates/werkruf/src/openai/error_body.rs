@@ -6,11 +6,6 @@ use serde_json::{Value, json};
 use super::client_events::TurnFailure;
 use crate::api::error::ApiError;
 
-/// Whether errors at this path have OpenAI's format.
-pub(crate) fn is_openai_path(path: &str) -> bool {
-    path == "/v1" || path.starts_with("/v1/")
-}
-
 /// The response body of an error.
 pub(crate) fn body(error: &ApiError) -> Value {
     json!({"error": inner(error)})
@@ -41,7 +36,7 @@ mod tests {
     use http::StatusCode;
     use serde_json::json;
 
-    use super::{body, is_openai_path, kind};
+    use super::{body, kind};
     use crate::api::error::ApiError;
 
     #[test]
@@ -51,11 +46,5 @@ mod tests {
         assert_eq!(error_body, json!({"error": inner}));
         assert_eq!(kind(StatusCode::NOT_FOUND), "invalid_request_error");
         assert_eq!(kind(StatusCode::BAD_GATEWAY), "server_error");
-    }
-
-    #[test]
-    fn only_paths_under_v1_are_openai_paths() {
-        assert!(is_openai_path("/v1") && is_openai_path("/v1/models"));
-        assert!(!is_openai_path("/v1x") && !is_openai_path("/functions/v1/chat-rag"));
     }
 }

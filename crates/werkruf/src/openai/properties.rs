@@ -19,27 +19,25 @@ fn fields(input: &[u8], names: &'static [&'static str]) -> Option<Map<String, Va
 }
 
 /// A request of Chat Completions, up to its messages.
-pub fn chat_request(input: &[u8]) {
-    let Some(body) = fields(input, &chat_request::FIELDS) else { return };
-    if let Ok((request, options)) = chat_request::read(raw(input), body) {
-        assert!(options.model.is_none_or(|model| !model.is_empty()));
-        assert!(request.max_output_tokens.is_none_or(|limit| limit > 0));
-        messages(request.format, &request.values);
-    }
+pub fn chat_request(input: &[u8]) -> bool {
+    let Some(body) = fields(input, &chat_request::FIELDS) else { return false };
+    let Ok((request, options)) = chat_request::read(raw(input), body) else { return false };
+    assert!(options.model.is_none_or(|model| !model.is_empty()));
+    assert!(request.max_output_tokens.is_none_or(|limit| limit > 0));
+    messages(request.format, &request.values)
 }
 
 /// A request of Responses, up to its items.
-pub fn responses_request(input: &[u8]) {
-    let Some(body) = fields(input, &request::FIELDS) else { return };
-    if let Ok(request) = Request::read(body) {
-        let _ = (request.instructions(), request.options(), request.number("temperature"));
-        assert!(request.echo.results.len() <= request.items.len());
-        messages(HistoryFormat::Responses, &request.items);
-    }
+pub fn responses_request(input: &[u8]) -> bool {
+    let Some(body) = fields(input, &request::FIELDS) else { return false };
+    let Ok(request) = Request::read(body) else { return false };
+    let _ = (request.instructions(), request.options(), request.number("temperature"));
+    assert!(request.echo.results.len() <= request.items.len());
+    messages(HistoryFormat::Responses, &request.items)
 }
 
 /// The same messages always give the same digests, and the history that is stored can be read again.
-fn messages(format: HistoryFormat, values: &[Value]) {
+fn messages(format: HistoryFormat, values: &[Value]) -> bool {
     let read = |format, values: &[Value]| {
         let mut next = 0;
         Input::read(format, values, &mut || {
@@ -47,11 +45,12 @@ fn messages(format: HistoryFormat, values: &[Value]) {
             format!("call_{next}")
         })
     };
-    let Ok(input) = read(format, values) else { return };
+    let Ok(input) = read(format, values) else { return false };
     let again = read(format, values).ok();
     assert!(again.is_some_and(|again| again.digest(TranscriptDigest::default()) == input.digest(TranscriptDigest::default())));
     assert_eq!(input.digest_up_to_last_answer().is_some(), input.is_continued());
     let _ = (input.results(), input.new_user_message(), input.is_empty());
     let (history, _) = input.split_history();
     assert!(read(HistoryFormat::Openai, &history).is_ok(), "a stored history cannot be read");
+    true
 }

@@ -65,6 +65,34 @@ async fn a_body_that_was_not_read_keeps_the_status_of_its_error() {
 }
 
 #[tokio::test]
+async fn a_repeated_search_is_replayed_and_a_refused_one_has_the_format_of_the_seed() {
+    let server = TestServer::open_in("", &[("WERKRUF_LIMIT_TURNS_PER_MINUTE_KEY", "1")]).await;
+    let key = server.key(Some(4), &["tools"]).await;
+    let path = "/functions/v1/seatsaero-flight-search";
+    let send = async |idempotency: &'static str, body: &Value| {
+        server.with_key(&key, Method::POST, path).header("idempotency-key", idempotency).json(body).send().await.unwrap()
+    };
+    let first = send("one", &search(&server)).await;
+    assert_eq!((first.status().as_u16(), first.headers().get("idempotent-replayed")), (200, None));
+    let id = first.headers()["x-tool-call-id"].clone();
+    let again = send("one", &search(&server)).await;
+    assert_eq!(
+        (again.status().as_u16(), &again.headers()["idempotent-replayed"], &again.headers()["x-tool-call-id"]),
+        (200, &"true".parse().unwrap(), &id)
+    );
+    assert_eq!(body(again).await, body(first).await);
+    let other = send("one", &json!({"origin": "MUC"})).await;
+    assert_eq!(other.status(), 422);
+    let other = body(other).await;
+    assert_eq!((&other["success"], &other["error"]["code"]), (&json!(false), &json!("idempotency_key_reused")), "{other}");
+    let refused = send("two", &search(&server)).await;
+    assert_eq!(refused.status(), 429);
+    assert!(refused.headers().contains_key("retry-after"));
+    let refused = body(refused).await;
+    assert_eq!((&refused["success"], &refused["error"]["type"]), (&json!(false), &json!("RATE_LIMIT")), "{refused}");
+}
+
+#[tokio::test]
 async fn what_counts_for_the_flight_search_counts_for_the_functions() {
     let server = TestServer::open_with("[safety.no_flights]\ntools_denied = ['search_flights']\n").await;
     let request = server.as_user(4, Method::POST, "/functions/v1/seatsaero-flight-search").header("x-safety-mode", "no_flights");

@@ -182,3 +182,30 @@ async fn a_result_says_that_its_collection_is_untrusted() {
     assert_eq!(tool(&server, &lead, HIDDEN).await["meta"]["routing"]["untrusted"], true);
     assert_eq!(body(search(&server, &lead, HIDDEN).await).await["routing"]["untrusted"], true);
 }
+
+#[tokio::test]
+async fn metadata_and_lists_of_documents_are_bounded() {
+    let server = TestServer::open().await;
+    let add = async |documents: Value| {
+        let request =
+            server.operator(Method::POST, "/api/knowledge/documents").json(&json!({"collection": "large", "documents": documents}));
+        request.send().await.unwrap()
+    };
+    let document = |number: usize, bytes: usize| json!({"id": format!("{number:04}"), "title": "t", "text": "x", "metadata": {"note": "a".repeat(bytes)}});
+    assert_eq!(refusal(add(json!([document(0, 17_000)])).await).await, (400, "invalid_request".to_owned()));
+    let many: Vec<Value> = (0..300).map(|number| document(number, 16_000)).collect();
+    assert_eq!(add(json!(many)).await.status(), 200);
+    let (mut after, mut pages, mut seen) = (String::new(), 0, 0);
+    loop {
+        let path = format!("/api/knowledge/documents?collection=large&limit=1000&after={after}");
+        let page = body(server.operator(Method::GET, &path).send().await.unwrap()).await;
+        assert!(page.to_string().len() < 5 * 1024 * 1024);
+        seen += page["documents"].as_array().unwrap().len();
+        pages += 1;
+        match page["next_after"].as_str() {
+            Some(next) => after = next.to_owned(),
+            None => break,
+        }
+    }
+    assert_eq!((pages, seen), (2, 300));
+}

@@ -129,7 +129,7 @@ async fn four_large_bodies_at_once_stay_within_the_budget() {
     let post = || server.post("/v1/chat/completions", body.clone());
     let answers = tokio::join!(post(), post(), post(), post());
     let statuses = [answers.0, answers.1, answers.2, answers.3].map(|answer| answer.status().as_u16());
-    assert!(statuses.iter().all(|status| [200, 503].contains(status)), "{statuses:?}");
+    assert!(statuses.iter().all(|status| [200, 503].contains(status)) && statuses.contains(&200), "{statuses:?}");
     let taken = server.peak() - before;
     assert!(taken < budget, "{} MiB with a budget of {} MiB", taken / MIB, budget / MIB);
 }
