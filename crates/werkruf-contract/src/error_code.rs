@@ -35,6 +35,8 @@ string_enum! {
         ResponseTooLarge = "response_too_large",
         /// The server was restored from a backup while the turn was open.
         Restored = "restored",
+        /// The session state would be larger than `limits.state_bytes`.
+        StateTooLarge = "state_too_large",
         StepLimit = "step_limit",
         /// The assistant refuses calls with consequences after it has read untrusted content.
         Tainted = "tainted",

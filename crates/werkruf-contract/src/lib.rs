@@ -31,7 +31,7 @@ pub use event::{
     EventType, Final, FinishReason, Init, ToolFinished, ToolStarted, Usage,
 };
 pub use hex::hex;
-pub use json_size::{MAX_JSON_VALUES, count_json_values};
+pub use json_size::{MAX_JSON_VALUES, count_json_values, json_bytes};
 pub use models::{Citation, ModelSource, Models, NoModels, TextAnswer, TextRequest};
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Need, Permission, Principal, Role, Scope, Tenant};

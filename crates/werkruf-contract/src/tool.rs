@@ -183,8 +183,8 @@ pub struct Invocation {
     pub attempt: u32,
     /// The same for all attempts of one call.
     pub idempotency_key: String,
-    /// The untrusted results that the model had read when it made the call: `[{tool, job_id}]`; `None` without any.
-    pub untrusted: Option<Value>,
+    /// The untrusted results that the model had read when it made the call, as JSON text: `[{tool, job_id}]`; `None` without any.
+    pub untrusted: Option<Arc<str>>,
     /// The models that the call may use, in the name of its user.
     pub models: Arc<dyn Models>,
 }

@@ -1,7 +1,7 @@
 //! Threads for the long computations of an ingest.
 //!
 //! They have a lower priority than the threads that answer requests: where processors are scarce, a search does not wait for a computation
-//! that has just got a time slice. No lock is held here, because a thread of low priority would keep it for too long.
+//! that has just got a time slice. No lock of an index is held here, because a thread of low priority would keep it for too long.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

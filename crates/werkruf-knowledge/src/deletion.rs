@@ -3,10 +3,11 @@
 //! On SQLite a reader of the file, such as a backup, can keep old pages in the WAL. A deletion waits for it for a moment. Then a background
 //! loop goes on trying, and the server says so in `/readyz`.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
+use werkruf_store::StoreError;
 
 use super::rows::Knowledge;
 
@@ -21,6 +22,32 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct Deletions {
     is_pending: AtomicBool,
     given_up: Notify,
+    attempts: Attempts,
+}
+
+/// The attempts to remove text, one at a time. All writes wait during an attempt, so deletions that wait share it.
+#[derive(Debug, Default)]
+struct Attempts {
+    begun: AtomicU64,
+    /// The number of the last one that ended.
+    ended: AtomicU64,
+    /// Held during an attempt: whether the last one succeeded.
+    succeeded: Mutex<bool>,
+}
+
+impl Attempts {
+    /// Makes an attempt, or takes the result of another: of one that began after this call, or of a failed one that ended after it.
+    async fn share(&self, attempt: impl Future<Output = Result<bool, StoreError>>) -> Result<bool, StoreError> {
+        let (begun, ended) = (self.begun.load(Ordering::Acquire), self.ended.load(Ordering::Acquire));
+        let mut succeeded = self.succeeded.lock().await;
+        let last = self.ended.load(Ordering::Acquire);
+        if last <= begun && (last <= ended || *succeeded) {
+            let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+            *succeeded = attempt.await?;
+            self.ended.store(number, Ordering::Release);
+        }
+        Ok(*succeeded)
+    }
 }
 
 impl Deletions {
@@ -48,7 +75,7 @@ impl Deletions {
 
     async fn retry(&self, store: &dyn Knowledge, pause: Duration) {
         loop {
-            match store.purge_deleted().await {
+            match self.attempts.share(store.purge_deleted()).await {
                 Ok(true) => return self.is_pending.store(false, Ordering::Release),
                 Ok(false) => {}
                 Err(error) => tracing::warn!(%error, "the text of deleted documents could not be removed from the database files"),
@@ -76,6 +103,24 @@ mod tests {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
             bytes.windows(text.len()).any(|window| window == text.as_bytes())
         })
+    }
+
+    #[tokio::test]
+    async fn deletions_that_wait_share_an_attempt() {
+        for (succeeds, made) in [(false, 1), (true, 2)] {
+            let (attempts, count) = (Attempts::default(), AtomicU64::new(0));
+            let attempt = || async {
+                count.fetch_add(1, Ordering::AcqRel);
+                tokio::task::yield_now().await;
+                Ok(succeeds)
+            };
+            let results = futures_util::future::join_all((0..10).map(|_| attempts.share(attempt()))).await;
+            assert!(results.into_iter().all(|result| result.unwrap() == succeeds));
+            // A success counts only for what was deleted before the attempt began.
+            assert_eq!(count.load(Ordering::Acquire), made);
+            assert_eq!(attempts.share(attempt()).await.unwrap(), succeeds);
+            assert_eq!(count.load(Ordering::Acquire), made + 1, "an attempt that is over is not shared");
+        }
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

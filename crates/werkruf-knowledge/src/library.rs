@@ -213,7 +213,8 @@ impl Library {
         }
         let _counted = Counted::new(&cached);
         let done = work.await;
-        if is_new && !exists().await? {
+        // The work has been done, whether or not this can be read.
+        if is_new && !exists().await.unwrap_or(true) {
             self.shared.forget(&key, &cached);
         }
         let done = done?;

@@ -301,6 +301,18 @@ async fn searches_that_stop_waiting_leave_one_task_behind() {
 }
 
 #[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "stands for a database that fails")]
+async fn a_write_that_was_committed_is_not_reported_as_failed() {
+    let fixture = fixture(usize::MAX);
+    let database = rusqlite::Connection::open(fixture.folder.path().join("k.db")).unwrap();
+    let writing = async {
+        database.execute_batch("ALTER TABLE collections RENAME TO gone").unwrap();
+        Ok::<_, StoreError>(7)
+    };
+    assert_eq!(fixture.library.write(TENANT, "new", writing).await.unwrap(), 7);
+}
+
+#[tokio::test]
 async fn a_collection_that_does_not_exist_is_not_remembered() {
     let fixture = fixture(usize::MAX);
     for name in 0..50 {

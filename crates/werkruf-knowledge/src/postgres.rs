@@ -146,7 +146,9 @@ impl Knowledge for PostgresStore {
             Box::pin(async move {
                 let (collection, rights, by, recorder) = &*change;
                 let name = collection.as_str();
-                let before = first(&transaction.query(RIGHTS, &[p(&tenant_id), p(&name)]).await?, self::rights)?;
+                // Locked, so that the record of the change has the rights that were in force until then.
+                let locked = format!("{RIGHTS} FOR UPDATE");
+                let before = first(&transaction.query(&locked, &[p(&tenant_id), p(&name)]).await?, self::rights)?;
                 let trust = put_rights(transaction, tenant_id, collection, rights, now).await?;
                 let act = rights_act(collection, before.as_ref(), &rights.with(trust));
                 record(transaction, recorder, tenant_id, by, &[act], now).await?;

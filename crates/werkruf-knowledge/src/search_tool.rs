@@ -51,6 +51,9 @@ struct Source {
     snippet: String,
     similarity: Option<f32>,
     score: f32,
+    /// Of its collection.
+    #[serde(skip)]
+    trust: Trust,
 }
 
 impl Tool for SearchKnowledgeBase {
@@ -73,7 +76,7 @@ impl Tool for SearchKnowledgeBase {
         }
         let top_k = args.top_k.unwrap_or(DEFAULT_TOP_K).clamp(1, MAX_TOP_K);
         let limit = usize::try_from(top_k).unwrap_or(1);
-        let (mut sources, mut routing, mut untrusted) = (Vec::new(), Map::new(), false);
+        let (mut sources, mut routing) = (Vec::new(), Map::new());
         let request = SearchRequest {
             grantee: Grantee::person(&invocation.principal),
             user_id: invocation.principal.user_id.clone(),
@@ -86,10 +89,10 @@ impl Tool for SearchKnowledgeBase {
         for answer in self.0.search(request).await.map_err(|error| failed(&error))? {
             sources.extend(relevant(&answer));
             routing.extend(how(&answer));
-            untrusted |= answer.found.trust == Trust::Untrusted;
         }
         sources.sort_by(|one: &Source, other| other.score.total_cmp(&one.score));
         sources.truncate(limit);
+        let untrusted = sources.iter().any(|source| source.trust == Trust::Untrusted);
         let texts = invocation.texts();
         let is_empty = sources.is_empty();
         let offers = is_empty && self.0.offers_ask_gpt();
@@ -150,6 +153,7 @@ fn relevant(answer: &SearchAnswer) -> Vec<Source> {
             snippet: row.content.clone(),
             similarity: hit.similarity,
             score: hit.score,
+            trust: answer.found.trust,
         })
         .collect()
 }

@@ -65,7 +65,7 @@ impl TurnCount {
 
     /// A message that starts a turn. An OpenAI client may serve many people with one key, so there the key counts; the operator's
     /// credential is no key.
-    fn of(caller: &Caller, channel: &str) -> Self {
+    pub(crate) fn of(caller: &Caller, channel: &str) -> Self {
         Self { user: channel != OPENAI || (caller.key_id.is_none() && !caller.admin), key: true }
     }
 }
@@ -174,7 +174,10 @@ impl Engine {
     /// Whether the process has capacity, and whether the sender of this message may start another turn. A message that only brings
     /// the awaited results of the client's tools continues an earlier turn, and is refused if another message continued it first.
     pub(crate) async fn admit_message(&self, message: &mut InboundMessage) -> Result<(), Refusal> {
-        if message.message.is_empty() && message.parts.is_empty() && !message.results.is_empty() {
+        let counted = TurnCount::of(&message.caller, &message.channel);
+        let only_results = message.message.is_empty() && message.parts.is_empty() && !message.results.is_empty();
+        // Where nothing is counted and the continued turn is known, the answer would change nothing.
+        if only_results && (message.after.is_none() || self.is_limited(&message.caller, counted)) {
             let principal = &message.caller.principal;
             let call_ids = message.results.iter().map(|result| result.call_id.clone()).collect();
             let awaiting = self.store.clients.conversation_awaiting(principal.tenant_id, principal.user_id.clone(), call_ids).await?;
@@ -183,7 +186,7 @@ impl Engine {
                 return self.check_place();
             }
         }
-        self.admit(&message.caller, TurnCount::of(&message.caller, &message.channel)).await
+        self.admit(&message.caller, counted).await
     }
 
     /// Whether the process has capacity, and whether this caller may start another turn.
@@ -207,13 +210,17 @@ impl Engine {
         counted.try_for_each(|(subject, rate)| self.turn_rates.check(caller.principal.tenant_id, subject, rate)).map_err(too_many)
     }
 
-    /// The subjects whose turns are counted. The user first: what one user is refused must not use up the key that users share.
+    /// Whether a turn of this caller counts towards a limit.
+    pub(crate) fn is_limited(&self, caller: &Caller, counted: TurnCount) -> bool {
+        self.counted(caller, counted).next().is_some()
+    }
+
+    /// The subjects whose turns are limited. The user first: what one user is refused must not use up the key that users share.
     fn counted(&self, caller: &Caller, counted: TurnCount) -> impl Iterator<Item = (RateSubject, Rate)> {
-        let user = counted.user.then(|| RateSubject::User(caller.principal.user_id.clone()));
-        let key = caller.key_id.filter(|_| counted.key).map(RateSubject::Key);
-        let Limits { turns_per_minute_user, turns_per_minute_key, .. } = *self.limits;
-        let user = user.map(|user| (user, Rate::of_turns(turns_per_minute_user)));
-        user.into_iter().chain(key.map(|key| (key, Rate::of_turns(turns_per_minute_key))))
+        let Limits { turns_per_minute_user: of_user, turns_per_minute_key: of_key, .. } = *self.limits;
+        let user = (counted.user && of_user > 0).then(|| RateSubject::User(caller.principal.user_id.clone()));
+        let key = caller.key_id.filter(|_| counted.key && of_key > 0).map(RateSubject::Key);
+        user.map(|user| (user, Rate::of_turns(of_user))).into_iter().chain(key.map(|key| (key, Rate::of_turns(of_key))))
     }
 
     pub(crate) fn assistant_named<'a>(&self, setup: &'a Setup, name: &str, caller: &Caller) -> Result<&'a Assistant, Refusal> {

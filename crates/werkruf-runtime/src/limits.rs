@@ -11,7 +11,7 @@ pub struct Limits {
     /// Model answers per turn.
     pub steps: u32,
     pub turn_ms: u64,
-    /// Longest time one attempt of any tool may take.
+    /// Longest time of one attempt of a tool without a limit of its own.
     pub tool_ms: u64,
     pub model_first_byte_ms: u64,
     pub model_idle_ms: u64,

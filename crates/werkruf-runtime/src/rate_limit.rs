@@ -19,6 +19,9 @@ const SWEEP_AT: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 /// A process takes this part of a minute's tokens at once.
 const BLOCKS: u32 = 20;
+/// A block has at least so many, so that few requests write to the database, but no more than a quarter of a minute's: the rest is for the other
+/// processes.
+const SMALLEST_BLOCK: u32 = 5;
 /// After a failure to read the shared tokens this process counts alone for this long, so that requests do not wait for each other.
 const ALONE: Duration = Duration::from_secs(1);
 
@@ -109,7 +112,7 @@ impl RateLimiter {
             RateSubject::User(id) => format!("{}/user/{id}", self.kind),
             RateSubject::Key(id) => format!("{}/key/{id}", self.kind),
         };
-        match cluster.take_tokens(tenant_id, name, (rate.per_minute / BLOCKS).max(1), rate.per_minute).await {
+        match cluster.take_tokens(tenant_id, name, rate.block(), rate.per_minute).await {
             Ok(Some(grant)) => self.lock().accept(&key, rate, grant),
             Ok(None) => self.lock().take_alone(&key, rate),
             Err(error) => {
@@ -212,6 +215,11 @@ impl Bucket {
 impl Rate {
     fn cost(self) -> Duration {
         MINUTE / self.per_minute.max(1)
+    }
+
+    /// How many tokens a process takes at once.
+    fn block(self) -> u32 {
+        (self.per_minute / BLOCKS).max(SMALLEST_BLOCK.min(self.per_minute / 4)).max(1)
     }
 }
 

@@ -109,6 +109,23 @@ async fn processes_share_the_tokens_of_a_minute_and_take_them_in_blocks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn small_limits_are_taken_in_blocks_that_leave_something_for_other_processes() {
+    for (per_minute, asked) in [(1, 1), (4, 4), (8, 4), (20, 4), (60, 12), (200, 20)] {
+        let counts = Arc::new(SharedCounts::default());
+        let cluster: Arc<dyn Cluster> = counts.clone();
+        let processes = [RateLimiter::new("turns", &cluster), RateLimiter::new("turns", &cluster)];
+        let mut total = 0;
+        for turn in 0..per_minute {
+            total += admitted(&processes[turn as usize % 2], Rate::of_turns(per_minute), 1).await;
+        }
+        // Two processes may both hold a block that is not used up.
+        assert!(total + 10.min(per_minute / 4) >= per_minute, "{total} of {per_minute}");
+        assert_eq!(admitted(&RateLimiter::new("turns", &cluster), Rate::of_turns(per_minute), 1).await, 0, "all are taken");
+        assert!(*counts.asked.lock().unwrap() <= asked + 3, "{per_minute}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_burst_holds_for_requests_at_the_same_time_and_one_of_them_asks() {
     let counts = Arc::new(SharedCounts::default());
     let cluster: Arc<dyn Cluster> = counts.clone();

@@ -1,9 +1,14 @@
 //! Redacts the server's own secrets in what tools return. A service that echoes its request must show its token neither to the model nor to the user.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use aho_corasick::{AhoCorasick, BuildError, MatchKind};
 use serde_json::{Map, Value};
-use werkruf_contract::{ErrorCode, Failure, Reply};
+use werkruf_contract::{ErrorCode, Failure};
 use werkruf_llm::ProviderItem;
+
+use crate::stored::StoredMeta;
 
 const REDACTED: &str = "[redacted]";
 
@@ -23,25 +28,35 @@ impl Redaction {
         if texts.is_empty() {
             return Ok(Self::default());
         }
-        let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(texts)?;
+        // Values are searched as JSON text, which escapes some characters: twice where a value is a JSON text itself.
+        let mut patterns: Vec<String> = texts.iter().flat_map(|text| [text.clone(), escaped(text), escaped(&escaped(text))]).collect();
+        patterns.sort_unstable();
+        patterns.dedup();
+        let search = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns)?;
         Ok(Self { search: Some(search), texts: texts.to_vec() })
     }
 
-    /// Redacts a reply, and returns its data as JSON text. The data is changed only where the text holds a secret.
-    pub(crate) fn reply(&self, reply: &mut Reply) -> String {
-        let text = reply.data.to_string();
-        let Some(search) = &self.search else { return text };
-        if let Some(message) = &mut reply.message {
+    /// Redacts a tool's data, and returns it as JSON text. Only where the text holds a secret each value is looked at.
+    pub(crate) fn json(&self, data: &mut Value) -> String {
+        let text = data.to_string();
+        let Some(search) = self.search.as_ref().filter(|search| search.is_match(&text)) else { return text };
+        redact_value(search, data);
+        data.to_string()
+    }
+
+    /// The same for what a tool replies beside the data. Returns it as the row keeps it.
+    pub(crate) fn meta(&self, meta: &mut StoredMeta) -> Option<String> {
+        let column = meta.to_column()?;
+        let Some(search) = self.search.as_ref().filter(|search| search.is_match(&column)) else { return Some(column) };
+        if let Some(message) = &mut meta.message {
             redact(search, message);
         }
-        for fields in [&mut reply.state_patch, &mut reply.routing].into_iter().flatten() {
+        for fields in [&mut meta.state_patch, &mut meta.routing].into_iter().flatten() {
             redact_fields(search, fields);
         }
-        if !search.is_match(&text) {
-            return text;
-        }
-        redact_value(search, &mut reply.data);
-        reply.data.to_string()
+        meta.source_counts = meta.source_counts.take().map(|counts| redacted_counts(search, counts));
+        meta.token_usage = meta.token_usage.take().map(|counts| redacted_counts(search, counts));
+        meta.to_column()
     }
 
     /// Redacts everything in a failure that a service may have written. The tools have cut the texts already.
@@ -61,16 +76,21 @@ impl Redaction {
     }
 
     /// Redacts what the provider says of a call that it ran.
-    pub(crate) fn provider_item(&self, item: &ProviderItem) -> ProviderItem {
+    pub(crate) fn provider_item<'a>(&self, item: &'a ProviderItem) -> Cow<'a, ProviderItem> {
+        let holds_secret = |search: &&AhoCorasick| {
+            let mut texts = [&item.name, &item.arguments, &item.status].into_iter().flatten();
+            let mut values = [&item.output, &item.error].into_iter().flatten();
+            texts.any(|text| search.is_match(text.as_str())) || values.any(|value| search.is_match(&value.to_string()))
+        };
+        let Some(search) = self.search.as_ref().filter(holds_secret) else { return Cow::Borrowed(item) };
         let mut item = item.clone();
-        let Some(search) = &self.search else { return item };
         for text in [&mut item.name, &mut item.arguments, &mut item.status].into_iter().flatten() {
             redact(search, text);
         }
         for value in [&mut item.output, &mut item.error].into_iter().flatten() {
             redact_value(search, value);
         }
-        item
+        Cow::Owned(item)
     }
 
     /// Redacts a text that may have been cut inside a secret.
@@ -96,6 +116,12 @@ impl std::fmt::Debug for Redaction {
 fn prefix_at_the_end(text: &[u8], secret: &[u8]) -> Option<usize> {
     let longest = secret.len().saturating_sub(1).min(text.len());
     (SHORTEST_PREFIX..=longest).rev().find(|length| text.ends_with(&secret[..*length]))
+}
+
+/// A text as it stands in a JSON string.
+fn escaped(text: &str) -> String {
+    let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
 }
 
 fn redact(search: &AhoCorasick, text: &mut String) {
@@ -131,6 +157,16 @@ fn redact_fields(search: &AhoCorasick, fields: &mut Map<String, Value>) {
     fields.values_mut().for_each(|value| redact_value(search, value));
 }
 
+/// Counts by names that a service may have written. A number that is a secret is left out.
+fn redacted_counts<N: ToString>(search: &AhoCorasick, counts: BTreeMap<String, N>) -> BTreeMap<String, N> {
+    let kept = counts.into_iter().filter(|(_, number)| !search.is_match(&number.to_string()));
+    kept.map(|(mut name, number)| {
+        redact(search, &mut name);
+        (name, number)
+    })
+    .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,13 +175,13 @@ mod tests {
     #[test]
     fn secrets_are_redacted_wherever_they_stand_and_json_stays_json() {
         let redaction = Redaction::new(&["12345678".to_owned(), "to\"ken-1".to_owned()]).unwrap();
-        let mut reply = Reply::new(json!({"a": ["x to\"ken-1 y", 1_234_567_890, true], "to\"ken-1": {"b": "12345678"}, "clean": 1}));
-        reply.message = Some("12345678!".to_owned());
-        reply.state_patch = json!({"note": "12345678"}).as_object().cloned();
-        let text = redaction.reply(&mut reply);
+        let mut data = json!({"a": ["x to\"ken-1 y", 1_234_567_890, true], "to\"ken-1": {"b": "12345678"}, "clean": 1});
+        let text = redaction.json(&mut data);
         let expected = json!({"a": ["x [redacted] y", "[redacted]", true], "[redacted]": {"b": "[redacted]"}, "clean": 1});
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
-        assert_eq!((reply.message.unwrap().as_str(), &reply.state_patch.unwrap()["note"]), ("[redacted]!", &json!("[redacted]")));
+        // Inside a JSON text that is a value itself, and nowhere else.
+        let mut nested = json!({"body": json!({"echo": "to\"ken-1"}).to_string()});
+        assert_eq!(redaction.json(&mut nested), json!({"body": json!({"echo": "[redacted]"}).to_string()}).to_string());
         let failure = redaction.failure(Failure::upstream(ErrorCode::UpstreamError, "no 12345678").because("header to\"ken-1"));
         assert_eq!((failure.message.as_str(), failure.cause.as_deref()), ("no [redacted]", Some("header [redacted]")));
         let mut cut = Failure::upstream("x0123456789abcdef", "ends with 0123456789").because("0123456789ab\u{fffd}");
@@ -155,7 +191,33 @@ mod tests {
             (cut.message.as_str(), cut.cause.as_deref(), &*cut.code),
             ("ends with [redacted]", Some("[redacted]"), "upstream_refused")
         );
-        let mut clean = Reply::new(json!({"a": 1}));
-        assert_eq!(Redaction::default().reply(&mut clean), r#"{"a":1}"#);
+        assert_eq!(Redaction::default().json(&mut json!({"a": 1})), r#"{"a":1}"#);
+    }
+
+    #[test]
+    fn all_parts_of_a_replys_meta_are_redacted() {
+        let redaction = Redaction::new(&["12345678".to_owned(), "to\"ken-1".to_owned()]).unwrap();
+        let mut meta = StoredMeta {
+            source_counts: Some(BTreeMap::from([("to\"ken-1".to_owned(), 2), ("b".to_owned(), 12_345_678)])),
+            routing: json!({"12345678": [1]}).as_object().cloned(),
+            token_usage: Some(BTreeMap::from([("in to\"ken-1".to_owned(), 5)])),
+            message: Some("12345678!".to_owned()),
+            state_patch: json!({"note": "to\"ken-1"}).as_object().cloned(),
+        };
+        let column: Value = serde_json::from_str(&redaction.meta(&mut meta).unwrap()).unwrap();
+        let expected = json!({"source_counts": {"[redacted]": 2}, "routing": {"[redacted]": [1]}, "token_usage": {"in [redacted]": 5},
+            "message": "[redacted]!", "state_patch": {"note": "[redacted]"}});
+        assert_eq!(column, expected);
+        assert_eq!((meta.message.as_deref(), meta.state_patch.as_ref()), (Some("[redacted]!"), expected["state_patch"].as_object()));
+        assert_eq!(redaction.meta(&mut StoredMeta::default()), None);
+    }
+
+    #[test]
+    fn an_item_of_the_provider_is_copied_only_to_change_it() {
+        let redaction = Redaction::new(&["to\"ken-1".to_owned()]).unwrap();
+        let mut item = ProviderItem { output: Some(json!({"a": 1})), ..ProviderItem::default() };
+        assert!(matches!(redaction.provider_item(&item), Cow::Borrowed(_)));
+        item.output = Some(json!(["to\"ken-1"]));
+        assert_eq!(redaction.provider_item(&item).output, Some(json!(["[redacted]"])));
     }
 }

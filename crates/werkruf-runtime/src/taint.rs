@@ -4,9 +4,10 @@
 //! The marks are stored with the messages of a history, so that a turn finds them where it reads the history anyway.
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use werkruf_contract::{Effect, ToolSpec, Trust, Uuid};
 use werkruf_store::CallRow;
+
+use crate::stored::json;
 
 /// More results of one tool than this are not recorded. The first of each tool always is: whether a call may run depends on the tools.
 const MOST_OF_A_TOOL: usize = 32;
@@ -72,26 +73,26 @@ impl Taint {
 
     /// For the row of a call that the model makes now.
     pub(crate) fn to_column(&self) -> Option<String> {
-        (!self.read.is_empty()).then(|| json!(self.read).to_string())
+        (!self.read.is_empty()).then(|| json(&self.read))
     }
 
     /// What the policy asks of this call; `None` where the call may run as if nothing had been read. The row says what was read when the model
     /// made the call, also where another process continues it.
     pub(crate) fn demand(&self, spec: &ToolSpec, row: &CallRow) -> Option<TaintPolicy> {
-        if self.policy == TaintPolicy::Off {
+        if self.policy == TaintPolicy::Off || (spec.effect != Effect::Once && !spec.external) {
             return None;
         }
         // What cannot be parsed names no tool and counts as read.
         let read: Vec<UntrustedResult> = serde_json::from_str(row.taint.as_deref()?).unwrap_or_default();
         let only_itself = !read.is_empty() && read.iter().all(|result| result.tool == spec.name);
-        let has_consequences = spec.effect == Effect::Once || (spec.external && !only_itself);
+        let has_consequences = spec.effect == Effect::Once || !only_itself;
         has_consequences.then_some(self.policy)
     }
 }
 
 /// The metadata that marks a message of the history.
 pub(crate) fn mark(results: &[UntrustedResult]) -> Option<String> {
-    (!results.is_empty()).then(|| json!({"untrusted": results}).to_string())
+    (!results.is_empty()).then(|| serde_json::json!({"untrusted": results}).to_string())
 }
 
 /// Whether every result of this tool is untrusted.

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use werkruf_contract::{ApprovalStatus, Uuid};
 
+use crate::page::bytes_of;
 use crate::{Act, Author, JsonText, ListRow, Page, StoreFuture};
 
 /// An approval request, written together with its call.
@@ -63,7 +64,7 @@ impl ApprovalRow {
 
 impl ListRow for ApprovalRow {
     fn list_bytes(&self) -> usize {
-        256 + self.arguments.len()
+        bytes_of(&[Some(&self.arguments), self.taint.as_deref()])
     }
 }
 

@@ -111,10 +111,8 @@ pub trait Turns: Send + Sync {
     /// Commit A: inbox, message, turn and lease in one transaction; durable when it resolves. While an earlier turn of the
     /// conversation is open the new turn waits; a new turn with calls is refused as [`StoreError::Busy`], and nothing is stored.
     fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened>;
-    /// Whether the inbox has this message already, as [`Opened::Duplicate`]. Nothing is stored.
-    fn known_copy(&self, _tenant_id: Uuid, _entry: InboxEntry, _now: Timestamp) -> StoreFuture<'_, Option<Opened>> {
-        Box::pin(async { Ok(None) })
-    }
+    /// The turn of a message that the inbox has already, and whether its body was the same. Nothing is stored.
+    fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<(Uuid, bool)>>;
     /// Starts a turn that waited behind another: it takes the lease, and its message gets its `seq`. [`StoreError::Busy`] while
     /// another turn of the conversation has started and not ended, whether or not a process runs that turn.
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence>;
@@ -126,7 +124,7 @@ pub trait Turns: Send + Sync {
     /// or `None` when the turn does not wait (any more).
     fn cancel_waiting(&self, tenant_id: Uuid, turn_id: Uuid, cancellation: TurnCancellation) -> StoreFuture<'_, Option<i64>>;
     /// Merges into the session state from outside a turn. Returns the merged state, or `None` without such a conversation. A patch that
-    /// makes the state larger and larger than `max_bytes` as JSON is refused as [`StoreError::StateTooLarge`].
+    /// makes the state grow beyond `max_bytes` as JSON is refused as [`StoreError::StateTooLarge`].
     fn patch_state(
         &self,
         tenant_id: Uuid,

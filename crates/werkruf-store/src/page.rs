@@ -50,7 +50,7 @@ pub trait ListRow {
 /// Counted for every row beside its texts.
 const ROW_BYTES: usize = 256;
 
-fn bytes_of(texts: &[Option<&str>]) -> usize {
+pub(crate) fn bytes_of(texts: &[Option<&str>]) -> usize {
     ROW_BYTES + texts.iter().flatten().map(|text| text.len()).sum::<usize>()
 }
 

@@ -1,5 +1,6 @@
 //! `remember`: stores a sentence in the conversation's memory. The prompt of later turns contains the memory.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::civil::Date;
@@ -87,8 +88,8 @@ impl Remember {
         memory.retain(|entry| entry["content"].as_str() != Some(&content));
         let mut note = json!({"type": "note", "content": content, "created_at": self.0.now()});
         if let Some(sources) = &invocation.untrusted {
-            // A later turn that reads the note reads what strangers may have written.
-            note["untrusted"] = sources.clone();
+            // A later turn that reads the note reads what strangers may have written. The names of the tools decide, and each result would take room.
+            note["untrusted"] = json!(tools(sources));
         }
         memory.push(note);
         let over = memory.len().saturating_sub(MAX_NOTES);
@@ -101,10 +102,20 @@ impl Remember {
     }
 }
 
+/// The tools that returned these results.
+fn tools(results: &str) -> BTreeSet<String> {
+    #[derive(Deserialize)]
+    struct Untrusted {
+        tool: String,
+    }
+    let results: Vec<Untrusted> = serde_json::from_str(results).unwrap_or_default();
+    results.into_iter().map(|result| result.tool).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use werkruf_contract::Clock;
+    use werkruf_contract::{Clock, Invocation};
 
     use super::kernel_tools;
     use crate::support::invocation;
@@ -115,5 +126,13 @@ mod tests {
         let noted = tools[0].call(json!({"content": "Ich sitze  gern am Gang"}), invocation()).await.unwrap();
         assert_eq!(noted.state_patch.unwrap()["memory"][0]["content"], "Ich sitze gern am Gang");
         assert!(noted.message.unwrap().contains("Ich sitze gern am Gang"));
+    }
+
+    #[tokio::test]
+    async fn a_note_is_marked_with_each_tool_once() {
+        let read: Vec<_> = (0..64).map(|n| json!({"tool": if n % 2 == 0 { "web" } else { "mail" }, "job_id": n})).collect();
+        let tainted = Invocation { untrusted: Some(json!(read).to_string().into()), ..invocation() };
+        let noted = kernel_tools(Clock::system(0))[0].call(json!({"content": "Likes tea"}), tainted).await.unwrap();
+        assert_eq!(noted.state_patch.unwrap()["memory"][0]["untrusted"], json!(["mail", "web"]));
     }
 }

@@ -62,7 +62,7 @@ pub(super) struct Execution {
     pub(super) job_id: Uuid,
     pub(super) idempotency_key: String,
     /// What the model had read, as in the row.
-    pub(super) untrusted: Option<Value>,
+    pub(super) untrusted: Option<Arc<str>>,
     pub(super) context: Arc<ToolContext>,
     pub(super) state: Arc<State>,
     /// Raised for this call alone, or for the whole turn.

@@ -8,7 +8,8 @@ use werkruf_contract::{
 };
 use werkruf_store::{CallEnd, CallRow};
 
-use crate::registry::{Entry, Registry};
+use super::state_patch::{drop_owned, list_dropped};
+use crate::registry::Entry;
 use crate::setup::Setup;
 use crate::stored::{StoredMeta, UNTRUSTED};
 use crate::taint::{UntrustedResult, is_untrusted, mark};
@@ -38,6 +39,8 @@ pub(crate) struct Success {
     pub(crate) state_patch: Option<State>,
     pub(crate) meta: Option<String>,
     pub(crate) untrusted: bool,
+    /// The state patch was dropped, because the session state would have become too large.
+    pub(crate) state_not_stored: bool,
 }
 
 impl Success {
@@ -45,7 +48,7 @@ impl Success {
     /// What the tool echoes of the server's secrets is redacted first.
     pub(crate) fn of(mut reply: Reply, entry: &Entry, setup: &Setup) -> Result<Self, Failure> {
         let spec = entry.spec();
-        let data = setup.redaction.reply(&mut reply);
+        let data = setup.redaction.json(&mut reply.data);
         if data.len() > spec.max_response_bytes {
             let cause = format!("{} bytes; at most {} are kept", data.len(), spec.max_response_bytes);
             return Err(Failure::fatal(ErrorCode::ResponseTooLarge, "").because(cause));
@@ -57,14 +60,15 @@ impl Success {
         if untrusted {
             routing.get_or_insert_default().insert(UNTRUSTED.to_owned(), true.into());
         }
-        let meta = StoredMeta {
+        let mut meta = StoredMeta {
             source_counts: reply.source_counts,
             routing,
             token_usage: reply.token_usage,
-            message: reply.message.clone(),
-            state_patch: reply.state_patch.clone(),
+            message: reply.message,
+            state_patch: reply.state_patch,
         };
-        Ok(Self { data, message: reply.message, state_patch: reply.state_patch, meta: meta.to_column(), untrusted })
+        let column = setup.redaction.meta(&mut meta);
+        Ok(Self { data, message: meta.message, state_patch: meta.state_patch, meta: column, untrusted, state_not_stored: false })
     }
 
     /// A stored result, used again. Its patch was applied the first time.
@@ -76,7 +80,17 @@ impl Success {
             message: meta.message,
             state_patch: None,
             meta: row.meta.clone(),
+            // Only for the turn itself: a later one does not wait for the patch.
+            state_not_stored: false,
         }
+    }
+
+    fn drop_patch(&mut self, message: String) {
+        let mut meta: StoredMeta = self.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        list_dropped(&mut meta.routing, vec![json!({"reason": ErrorCode::StateTooLarge.as_str()})]);
+        (meta.message, meta.state_patch) = (Some(message.clone()), None);
+        (self.message, self.state_patch, self.state_not_stored) = (Some(message), None, true);
+        self.meta = meta.to_column();
     }
 }
 
@@ -102,6 +116,22 @@ impl CallOutcome {
             success.state_patch = None;
         }
         shared
+    }
+
+    /// The outcome of a call whose patch would make the session state too large. A call that only reads has failed, because nothing of it is kept
+    /// as it says. What another call did has happened: it stays succeeded, and says what is missing.
+    pub(crate) fn without_patch(&self, effect: Effect, texts: &Texts) -> Self {
+        let mut outcome = self.clone();
+        match &mut outcome.result {
+            Ok(_) if effect == Effect::Read => {
+                let message = texts.text("call-state_too_large", &[]);
+                outcome.result = Err(Failure::validation(ErrorCode::StateTooLarge, message));
+                outcome.status = CallStatus::Failed;
+            }
+            Ok(success) => success.drop_patch(texts.text("state-not-stored", &[])),
+            Err(_) => {}
+        }
+        outcome
     }
 
     /// Fills in the message of a failure that the pipeline itself found, in the user's language. Tools bring their own messages.
@@ -154,8 +184,10 @@ impl CallOutcome {
     /// For the model: the data itself, or what went wrong and what to do about it.
     pub(crate) fn for_model(&self) -> (String, &'static str) {
         match &self.result {
-            Ok(success) if success.data.len() <= MODEL_BYTES => (success.data.clone(), "success"),
-            Ok(success) => (cut(&success.data), "success"),
+            Ok(success) => {
+                let data = if success.data.len() <= MODEL_BYTES { success.data.clone() } else { cut(&success.data) };
+                (if success.state_not_stored { with_warning(&data) } else { data }, "success")
+            }
             Err(failure) => {
                 let mut detail = failure.clone().into_detail(self.attempt).for_readers();
                 if detail.details.as_ref().is_some_and(|details| json!(details).to_string().len() > ERROR_BYTES) {
@@ -203,25 +235,10 @@ impl CallOutcome {
     }
 }
 
-/// Takes the fields out of a state patch that belong to other tools or to the server, and says so. Otherwise any tool could write what the prompt
-/// of later turns contains, or plant an offer that the user's next "yes" accepts.
-fn drop_owned(reply: &mut Reply, entry: &Entry, registry: &Registry) {
-    let Some(patch) = &mut reply.state_patch else { return };
-    let mut dropped = Vec::new();
-    patch.retain(|field, _| {
-        let may = registry.may_patch(entry, field);
-        if !may {
-            dropped.push(json!({"key": field, "reason": "owned"}));
-        }
-        may
-    });
-    if dropped.is_empty() {
-        return;
-    }
-    if patch.is_empty() {
-        reply.state_patch = None;
-    }
-    reply.routing.get_or_insert_default().insert("state_patch_dropped".to_owned(), dropped.into());
+/// A result whose state patch was dropped. Otherwise the model would say that it was kept.
+fn with_warning(data: &str) -> String {
+    let code = ErrorCode::StateTooLarge.as_str();
+    format!(r#"{{"warning":"{code}: this was carried out, but the session state has no room to keep it","result":{data}}}"#)
 }
 
 fn cut(data: &str) -> String {

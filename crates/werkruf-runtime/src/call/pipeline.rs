@@ -24,9 +24,10 @@ impl CallBatch<'_> {
         let principal = self.principal().await?;
         let mut running = 0;
         let mut prepared = Vec::with_capacity(requests.len());
+        let taint = self.taint.to_column();
         for request in requests {
             let mut row = call_row(scope, self.step, self.context, &request);
-            row.taint = request.taint.clone().or_else(|| self.taint.to_column());
+            row.taint = request.taint.clone().or_else(|| taint.clone());
             let plan = match self.decide(&request, &mut row, principal.as_ref()).await {
                 Ok(CallPlan::Follow(follower)) if awaits_approval(&prepared, follower.leader_id) => {
                     row.dedupe_of = Some(follower.leader_id);
@@ -128,7 +129,7 @@ impl CallBatch<'_> {
             principal: Arc::clone(principal.unwrap_or(&self.scope.caller.principal)),
             job_id: row.id,
             idempotency_key: row.idempotency_key.clone().unwrap_or_else(|| row.id.to_string()),
-            untrusted: row.taint.as_deref().and_then(|text| serde_json::from_str(text).ok()),
+            untrusted: row.taint.as_deref().map(Arc::from),
             context: Arc::new(context),
             state: Arc::clone(self.state),
             cancel: self.scope.running.register_call(row.id),

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::json;
-use werkruf_contract::{CallStatus, State, Uuid, merge_concurrent};
+use werkruf_contract::{CallStatus, Uuid};
 use werkruf_store::{CallRow, StoreError};
 
 use super::attempt::attempt;
@@ -19,12 +19,12 @@ use super::in_flight::{Follower, Leader};
 use super::outcome::CallOutcome;
 use super::record::{finish_call, stage_outcome, start};
 use super::request::CallRequest;
-use super::state_patch::{PatchFault, check_size};
+use super::state_patch::PatchedState;
 use crate::journal::CommitPoint;
 use crate::stored::object;
 
-/// A call's index in the batch, and its outcome.
-type Completed = (usize, Result<Arc<CallOutcome>, StoreError>);
+/// A call's index in the batch, its outcome, and where identical calls wait for it.
+type Completed = (usize, Result<Arc<CallOutcome>, StoreError>, Option<Leader>);
 
 /// The calls of a batch that run or wait to run.
 struct Progress<'a> {
@@ -35,8 +35,8 @@ struct Progress<'a> {
     queued: VecDeque<(usize, Box<Execution>, Leader)>,
     /// Calls whose row says `running` and that have no outcome yet.
     running: usize,
-    completed: Vec<(usize, Arc<CallOutcome>)>,
-    state: Option<State>,
+    completed: Vec<(usize, Arc<CallOutcome>, Option<Leader>)>,
+    state: PatchedState<'a>,
 }
 
 impl CallBatch<'_> {
@@ -52,7 +52,7 @@ impl CallBatch<'_> {
                 let mut finished = Vec::with_capacity(rows.len());
                 let ended = rows.into_iter().zip(outcomes);
                 finished.extend(ended.filter_map(|((row, slot), outcome)| Some(FinishedCall { row, outcome: outcome?, slot })));
-                return Ok(BatchResult { finished, waiting, state });
+                return Ok(BatchResult { finished, waiting, state: state.into_changed() });
             }
             self.scope.journal.commit(CommitPoint::Outcomes).await?;
             for (at, execution, leader) in starting {
@@ -70,13 +70,13 @@ impl CallBatch<'_> {
             queued: VecDeque::new(),
             running: 0,
             completed: Vec::new(),
-            state: None,
+            state: PatchedState::new(self.state),
         };
         let mut waiting = Vec::new();
         for PreparedCall { row, slot, plan } in prepared {
             let at = progress.rows.len();
             match plan {
-                CallPlan::Finished(outcome) => progress.completed.push((at, Arc::from(outcome))),
+                CallPlan::Finished(outcome) => progress.completed.push((at, Arc::from(outcome), None)),
                 CallPlan::Follow(follower) => progress.futures.push(self.follow(at, row.id, follower).boxed()),
                 CallPlan::AwaitApproval(pending) => {
                     waiting.push(self.wait(row, slot, *pending));
@@ -101,12 +101,12 @@ impl CallBatch<'_> {
         let may_start = !progress.queued.is_empty() && progress.running < self.scope.limits.parallel;
         if progress.completed.is_empty()
             && !may_start
-            && let Some((at, outcome)) = progress.futures.next().await
+            && let Some((at, outcome, leader)) = progress.futures.next().await
         {
-            progress.completed.push((at, outcome?));
+            progress.completed.push((at, outcome?, leader));
         }
-        while let Some(Some((at, outcome))) = progress.futures.next().now_or_never() {
-            progress.completed.push((at, outcome?));
+        while let Some(Some((at, outcome, leader))) = progress.futures.next().now_or_never() {
+            progress.completed.push((at, outcome?, leader));
         }
         Ok(())
     }
@@ -114,10 +114,14 @@ impl CallBatch<'_> {
     /// Stages the outcomes that came and the starts that are possible now. Returns the calls to execute once that is durable.
     fn stage_round(&self, progress: &mut Progress<'_>) -> Vec<(usize, Box<Execution>, Leader)> {
         let scope = self.scope;
-        for (at, outcome) in std::mem::take(&mut progress.completed) {
+        for (at, outcome, leader) in std::mem::take(&mut progress.completed) {
             let (row, slot) = &progress.rows[at];
             progress.running -= usize::from(row.status == CallStatus::Running);
-            progress.outcomes[at] = Some(self.stage_result(&mut progress.state, row, slot.as_ref(), outcome));
+            let outcome = self.stage_result(&mut progress.state, row, slot.as_ref(), outcome);
+            if let Some(leader) = leader {
+                leader.complete(&outcome);
+            }
+            progress.outcomes[at] = Some(outcome);
         }
         let mut starting = Vec::new();
         while progress.running < scope.limits.parallel
@@ -141,34 +145,19 @@ impl CallBatch<'_> {
     /// Stages an outcome. Its state patch is merged into a state that siblings may have changed, or dropped. Returns what was staged.
     fn stage_result(
         &self,
-        state: &mut Option<State>,
+        state: &mut PatchedState<'_>,
         row: &CallRow,
         slot: Option<&HistorySlot>,
         mut outcome: Arc<CallOutcome>,
     ) -> Arc<CallOutcome> {
         let mut patch = outcome.result.as_ref().ok().and_then(|success| success.state_patch.clone());
-        if let Some(changes) = &mut patch {
-            match self.merged(state.as_ref(), changes) {
-                Ok(merged) => *state = Some(merged),
-                Err(fault) => {
-                    patch = None;
-                    outcome = Arc::new(outcome.without_patch(fault));
-                }
-            }
+        let max_bytes = self.scope.conversation_id.map_or(usize::MAX, |_| self.scope.limits.state_bytes);
+        if patch.as_mut().is_some_and(|changes| !state.merge(changes, max_bytes)) {
+            patch = None;
+            outcome = Arc::new(outcome.without_patch(row.effect, &self.scope.texts));
         }
         finish_call(self.scope, row, slot, &outcome, outcome.call_end(row.id), patch);
         outcome
-    }
-
-    /// The state with a patch, which is updated to what was merged.
-    fn merged(&self, state: Option<&State>, patch: &mut State) -> Result<State, PatchFault> {
-        let before = state.unwrap_or(self.state);
-        let mut merged = before.clone();
-        merge_concurrent(&mut merged, self.state, patch);
-        if self.scope.conversation_id.is_some() {
-            check_size(before, &merged, self.scope.limits.state_bytes)?;
-        }
-        Ok(merged)
     }
 
     /// A call waits for an approval. Identical calls from elsewhere that followed it meanwhile are refused.
@@ -187,15 +176,12 @@ impl CallBatch<'_> {
         });
         let outcome = attempt(scope, &execution).await.map(|outcome| Arc::new(outcome.with_message(&scope.texts)));
         scope.running.forget_call(execution.job_id);
-        if let Ok(outcome) = &outcome {
-            leader.complete(outcome);
-        }
-        (at, outcome)
+        (at, outcome, Some(leader))
     }
 
     async fn follow(&self, at: usize, job_id: Uuid, follower: Follower) -> Completed {
         let outcome = self.followed_or_canceled(job_id, follower).await;
-        (at, Ok(Arc::new(outcome.unwrap_or_else(|| self.never_sent()))))
+        (at, Ok(Arc::new(outcome.unwrap_or_else(|| self.never_sent()))), None)
     }
 
     /// The leader's outcome, or a canceled one; `None` when the leader left without an outcome.

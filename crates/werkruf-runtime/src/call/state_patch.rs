@@ -1,72 +1,82 @@
-//! The patch of a call to the session state. A patch that may not be applied is dropped and named in the call's `meta.routing`; the call
-//! stays succeeded, because its effect has happened.
+//! The patch of a call to the session state: what of it may not be applied, and the state that the calls of a batch make together.
 
-use serde_json::json;
-use werkruf_contract::State;
+use serde_json::{Map, Value, json};
+use werkruf_contract::{Reply, State, json_bytes, merge_concurrent};
 
-use super::outcome::{CallOutcome, Success};
-use crate::stored::StoredMeta;
+use crate::registry::{Entry, Registry};
 
-/// Why a patch was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PatchFault {
-    /// The state would be larger than `limits.state_bytes`.
-    StateTooLarge,
+/// The field of `routing` that lists what of a patch was dropped.
+const DROPPED: &str = "state_patch_dropped";
+
+/// The session state while the calls of a batch change it.
+pub(super) struct PatchedState<'a> {
+    /// The state that the calls started with.
+    base: &'a State,
+    /// `None` until a call changes it.
+    now: Option<State>,
+    /// The state has at most so many bytes as JSON. Counted when the first patch comes.
+    bytes: Option<usize>,
 }
 
-impl PatchFault {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::StateTooLarge => "state_too_large",
+impl<'a> PatchedState<'a> {
+    pub(super) const fn new(base: &'a State) -> Self {
+        Self { base, now: None, bytes: None }
+    }
+
+    /// Merges a patch, which is updated to what was merged. False, and nothing is merged, where the state would be larger than allowed. A state
+    /// that is too large already may become smaller.
+    pub(super) fn merge(&mut self, patch: &mut State, max_bytes: usize) -> bool {
+        // The merged state has at most the bytes of both. Only where that is too much it is built beside the old one and counted.
+        let bound = self.bytes.unwrap_or_else(|| json_bytes(self.base)).saturating_add(json_bytes(patch));
+        if bound <= max_bytes {
+            merge_concurrent(self.now.get_or_insert_with(|| self.base.clone()), self.base, patch);
+            self.bytes = Some(bound);
+            return true;
         }
+        let before = self.now.as_ref().unwrap_or(self.base);
+        let mut merged = before.clone();
+        merge_concurrent(&mut merged, self.base, patch);
+        let bytes = json_bytes(&merged);
+        let fits = bytes <= max_bytes || bytes <= json_bytes(before);
+        if fits {
+            (self.now, self.bytes) = (Some(merged), Some(bytes));
+        }
+        fits
+    }
+
+    /// The state after the batch, where a call changed it.
+    pub(super) fn into_changed(self) -> Option<State> {
+        self.now
     }
 }
 
-/// Whether a state may become this. One that is too large already may become smaller.
-pub(crate) fn check_size(before: &State, after: &State, max_bytes: usize) -> Result<(), PatchFault> {
-    let size = json_bytes(after);
-    if size > max_bytes && size > json_bytes(before) { Err(PatchFault::StateTooLarge) } else { Ok(()) }
-}
-
-/// The size of a state as JSON.
-fn json_bytes(state: &State) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
+/// Takes the fields out of a state patch that belong to other tools or to the server, and says so. Otherwise any tool could write what the prompt
+/// of later turns contains, or plant an offer that the user's next "yes" accepts.
+pub(super) fn drop_owned(reply: &mut Reply, entry: &Entry, registry: &Registry) {
+    let Some(patch) = &mut reply.state_patch else { return };
+    let mut dropped = Vec::new();
+    patch.retain(|field, _| {
+        let may = registry.may_patch(entry, field);
+        if !may {
+            dropped.push(json!({"key": field, "reason": "owned"}));
         }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
+        may
+    });
+    if dropped.is_empty() {
+        return;
     }
-    let mut count = Count(0);
-    // Writing to a counter does not fail.
-    serde_json::to_writer(&mut count, state).map_or(usize::MAX, |()| count.0)
-}
-
-impl CallOutcome {
-    /// The same outcome without its patch, and with a note about it.
-    pub(crate) fn without_patch(&self, fault: PatchFault) -> Self {
-        let mut outcome = self.clone();
-        if let Ok(success) = &mut outcome.result {
-            success.drop_patch(fault);
-        }
-        outcome
+    if patch.is_empty() {
+        reply.state_patch = None;
     }
+    list_dropped(&mut reply.routing, dropped);
 }
 
-impl Success {
-    fn drop_patch(&mut self, fault: PatchFault) {
-        self.state_patch = None;
-        let mut meta: StoredMeta = self.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
-        meta.state_patch = None;
-        let dropped = meta.routing.get_or_insert_default().entry("state_patch_dropped").or_insert_with(|| json!([]));
-        if let Some(dropped) = dropped.as_array_mut() {
-            dropped.push(json!({"reason": fault.as_str()}));
-        }
-        self.meta = meta.to_column();
+/// Lists in `routing` what of a patch was dropped, and why.
+pub(super) fn list_dropped(routing: &mut Option<Map<String, Value>>, dropped: Vec<Value>) {
+    let routing = routing.get_or_insert_default();
+    match routing.get_mut(DROPPED) {
+        Some(Value::Array(listed)) => listed.extend(dropped),
+        Some(_) | None => drop(routing.insert(DROPPED.to_owned(), dropped.into())),
     }
 }
 
@@ -75,15 +85,34 @@ mod tests {
     use serde_json::json;
     use werkruf_contract::State;
 
-    use super::{PatchFault, check_size};
+    use super::PatchedState;
+
+    fn state(value: serde_json::Value) -> State {
+        value.as_object().unwrap().clone()
+    }
 
     #[test]
     fn a_state_may_not_grow_beyond_its_limit() {
-        let of = |n: usize| State::from_iter([("a".to_owned(), json!("x".repeat(n)))]);
+        let of = |n: usize| state(json!({"a": "x".repeat(n)}));
         // {"a":"…"} has eight bytes beside the text.
-        assert_eq!(check_size(&of(0), &of(92), 100), Ok(()));
-        assert_eq!(check_size(&of(0), &of(93), 100), Err(PatchFault::StateTooLarge));
-        assert_eq!(check_size(&of(200), &of(150), 100), Ok(()), "it becomes smaller");
-        assert_eq!(check_size(&of(150), &of(200), 100), Err(PatchFault::StateTooLarge));
+        for (before, after, fits) in [(0, 92, true), (0, 93, false), (200, 150, true), (150, 200, false)] {
+            let base = of(before);
+            let mut patched = PatchedState::new(&base);
+            assert_eq!(patched.merge(&mut of(after), 100), fits, "{before} to {after}");
+            assert_eq!(patched.into_changed(), fits.then(|| of(after)));
+        }
+    }
+
+    #[test]
+    fn patches_of_one_batch_share_the_limit_and_one_that_does_not_fit_changes_nothing() {
+        let base = state(json!({"list": [1], "gone": "x".repeat(50)}));
+        let mut patched = PatchedState::new(&base);
+        let mut appended = state(json!({"list": [1, 2]}));
+        assert!(patched.merge(&mut state(json!({"list": [1, 3]})), 100) && patched.merge(&mut appended, 100));
+        assert_eq!(appended, state(json!({"list": [1, 3, 2]})), "siblings append to one list");
+        assert!(!patched.merge(&mut state(json!({"list": [1, 4], "more": "x".repeat(40)})), 100));
+        // Counted exactly, there is room for what takes the place of another field.
+        assert!(patched.merge(&mut state(json!({"gone": null, "more": "x".repeat(50)})), 100));
+        assert_eq!(patched.into_changed(), Some(state(json!({"list": [1, 3, 2], "more": "x".repeat(50)}))));
     }
 }

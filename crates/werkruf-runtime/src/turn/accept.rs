@@ -9,7 +9,7 @@ use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, Op
 
 use super::start::StoredTurn;
 use crate::client_request::ClientResult;
-use crate::engine::Engine;
+use crate::engine::{Engine, TurnCount};
 use crate::lease::QueuePlace;
 use crate::request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Refusal};
 use crate::setup::Setup;
@@ -33,7 +33,8 @@ struct Opening {
 /// Accepts a message. When this resolves, the message is durable, and its turn will end.
 pub(crate) async fn accept(engine: &Arc<Engine>, mut message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
     if let Some(key) = &message.idempotency {
-        refuse_known(engine, "chat", &message.caller, key).await?;
+        let counted = TurnCount::of(&message.caller, &message.channel);
+        refuse_known(engine, "chat", &message.caller, key, counted).await?;
     }
     engine.admit_message(&mut message).await?;
     message.caller.pins.apply(&mut message.context)?;
@@ -170,17 +171,24 @@ fn client_result(result: &ClientResult) -> Replacement {
     Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success", metadata: None }
 }
 
-/// The inbox entry by which a repeated request is recognised: the route, the user and the key.
-/// Refuses a message that is in the inbox already, before it counts as a turn.
-pub(super) async fn refuse_known(engine: &Engine, route: &str, caller: &Caller, key: &Idempotency) -> Result<(), Refusal> {
+/// Refuses a message that is in the inbox already, before it counts as a turn. Where none is counted, commit A finds the copy soon enough.
+pub(super) async fn refuse_known(
+    engine: &Engine,
+    route: &str,
+    caller: &Caller,
+    key: &Idempotency,
+    counted: TurnCount,
+) -> Result<(), Refusal> {
+    if !engine.is_limited(caller, counted) {
+        return Ok(());
+    }
     let now = engine.store.clock.now();
     let entry = inbox_entry(route, caller, key, now);
-    match engine.store.turns.known_copy(caller.principal.tenant_id, entry, now).await? {
-        Some(Opened::Duplicate { turn_id, same_body }) => Err(Refusal::Duplicate { turn_id, same_body }),
-        Some(_) | None => Ok(()),
-    }
+    let known = engine.store.turns.known_copy(caller.principal.tenant_id, entry, now).await?;
+    known.map_or(Ok(()), |(turn_id, same_body)| Err(Refusal::Duplicate { turn_id, same_body }))
 }
 
+/// The inbox entry by which a repeated request is recognised: the route, the user and the key.
 pub(super) fn inbox_entry(route: &str, caller: &Caller, key: &Idempotency, now: Timestamp) -> InboxEntry {
     InboxEntry {
         channel: "api".to_owned(),

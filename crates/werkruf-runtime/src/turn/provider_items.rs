@@ -69,17 +69,18 @@ impl ProviderItems {
 
     /// The answer is complete: stages what it says of the provider's calls, also of those that were not announced.
     pub(super) fn settle(&mut self, scope: &TurnScope, step: u32, context: &ToolContext, answer: &Answer) {
-        for item in answer.items.iter().map(|item| scope.setup.redaction.provider_item(item)) {
-            let item = &item;
+        let redaction = &scope.setup.redaction;
+        for item in &answer.items {
             match self.rows.iter_mut().find(|row| row.output_index == item.output_index) {
                 Some(row) if row.status.is_terminal() => {}
-                Some(row) => finish_row(scope, row, item),
+                Some(row) => finish_row(scope, row, &redaction.provider_item(item)),
                 None => {
-                    let Some(mut row) = running_row(scope, step, context, item) else { continue };
+                    let item = redaction.provider_item(item);
+                    let Some(mut row) = running_row(scope, step, context, &item) else { continue };
                     announce(scope, &row);
-                    let outcome = outcome(scope, item);
+                    let outcome = outcome(scope, &item);
                     apply_outcome(&mut row, &outcome);
-                    row.response = output(item);
+                    row.response = output(&item);
                     stage_outcome(scope, &row, None, &outcome);
                     scope.journal.stage(row);
                 }
@@ -166,7 +167,14 @@ fn output(item: &ProviderItem) -> Option<String> {
 
 fn outcome(scope: &TurnScope, item: &ProviderItem) -> CallOutcome {
     let result = if item.succeeded() {
-        Ok(Success { data: output(item).unwrap_or_default(), message: None, state_patch: None, meta: None, untrusted: true })
+        Ok(Success {
+            data: output(item).unwrap_or_default(),
+            message: None,
+            state_patch: None,
+            meta: None,
+            untrusted: true,
+            state_not_stored: false,
+        })
     } else {
         let details = object(json!({"status": item.status, "error": item.error}));
         Err(Failure::new(ToolErrorType::Upstream, ErrorCode::ProviderCallFailed, "The provider's own call failed.").with_details(details))

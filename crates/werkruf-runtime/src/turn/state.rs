@@ -51,7 +51,7 @@ pub(crate) struct Turn {
     pub(crate) messages: Arc<Vec<Message>>,
     /// The stored position of each message, until the history was fitted into the context window.
     pub(crate) origins: Option<Vec<Origin>>,
-    /// How many messages at the start are always sent: system messages and stored notes.
+    /// How many messages at the start are always sent: the stored notes.
     pub(crate) leading: usize,
     /// The untrusted results in what was sent so far.
     pub(crate) taint: Taint,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
-    AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, KeyDigest, KeyRow, MessageRow, NewKey,
-    NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary, TenantRow,
-    TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
+    AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, InboxEntry, KeyDigest, KeyRow,
+    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture,
+    Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -138,6 +138,10 @@ impl Turns for Store {
     fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened> {
         let what = format!("open {} {} start={}", short(open.turn_id), open.kind.as_str(), open.start);
         self.submit(what, move |tables, mutant| tables.open(&open, mutant))
+    }
+
+    fn known_copy(&self, _: Uuid, _: InboxEntry, _: Timestamp) -> StoreFuture<'_, Option<(Uuid, bool)>> {
+        not_simulated()
     }
 
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence> {

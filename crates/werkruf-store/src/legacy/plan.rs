@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
-use werkruf_contract::Uuid;
+use werkruf_contract::{Uuid, json_bytes};
 
 use super::STATE_TOO_LARGE;
 use super::call::{self, Home, PlannedCall};
@@ -46,7 +46,7 @@ impl Plan {
     /// Leaves out session states that are larger than allowed, and reports them.
     pub(crate) fn drop_large_states(&mut self, max_bytes: usize, report: &mut LegacyReport) {
         for planned in &mut self.conversations {
-            if serde_json::to_string(&planned.state).is_ok_and(|text| text.len() > max_bytes) {
+            if json_bytes(&planned.state) > max_bytes {
                 planned.state = Map::new();
                 if let Some(origin) = &planned.origin {
                     report.skip(&format!("{}.state", origin.table), &origin.id, STATE_TOO_LARGE);

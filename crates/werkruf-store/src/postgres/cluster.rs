@@ -19,11 +19,15 @@ const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, c
         AND turns.partial IS NOT NULL ORDER BY turns.id DESC LIMIT 1
     ) AS current ON true WHERE leases.tenant_id = $1 AND leases.conversation_id = ANY ($2)";
 
-/// The sum may exceed what there is: what an earlier process took decides how much of this block counts.
+/// The sum may exceed what there is: what an earlier process took decides how much of this block counts. A statement that waited for the row may
+/// find the next minute there, and stays in it. A later minute comes from a clock that was set back, and does not count.
 const TAKE: &str = "INSERT INTO rate_windows AS known (tenant_id, subject, window_start, taken)
     VALUES ($1, $2, date_trunc('minute', clock_timestamp()), $3)
-    ON CONFLICT (tenant_id, subject) DO UPDATE SET window_start = excluded.window_start,
-      taken = CASE WHEN known.window_start = excluded.window_start THEN known.taken ELSE 0 END + excluded.taken
+    ON CONFLICT (tenant_id, subject) DO UPDATE SET
+      window_start = CASE WHEN known.window_start - excluded.window_start BETWEEN interval '0' AND interval '1 minute'
+        THEN known.window_start ELSE excluded.window_start END,
+      taken = CASE WHEN known.window_start - excluded.window_start BETWEEN interval '0' AND interval '1 minute'
+        THEN known.taken ELSE 0 END + excluded.taken
     RETURNING taken, (extract(epoch FROM window_start + interval '1 minute' - clock_timestamp()) * 1000)::bigint";
 
 impl Cluster for PostgresStore {

@@ -271,3 +271,21 @@ async fn processes_share_the_tokens_of_a_minute() {
         }
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_comes_late_does_not_set_the_window_back() {
+    let (here, _) = two().await;
+    let subject = here.id().to_string();
+    let take = async || here.store.take_tokens(here.tenant, subject.clone(), 5, 8).await.unwrap().unwrap().granted;
+    let set = async |ahead: &str| {
+        let sql = format!("UPDATE rate_windows SET window_start = date_trunc('minute', clock_timestamp()) + interval '{ahead}', taken = 8");
+        here.store.query(DbRole::System, &sql, &[]).await.unwrap();
+    };
+    assert_eq!(take().await, 5);
+    // Another statement began the next minute while this one waited for the row.
+    set("1 minute").await;
+    assert_eq!(take().await, 0);
+    // The clock of the database was set back by an hour: nobody waits for an hour.
+    set("1 hour").await;
+    assert_eq!(take().await, 5);
+}

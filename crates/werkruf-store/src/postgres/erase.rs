@@ -85,9 +85,9 @@ const PERSON: &str = "UPDATE users SET first_name = 'erased', last_name = '', em
     external_id = NULL, token_roles = NULL, token_roles_until = NULL, locale = 'en-US', time_zone = NULL
     WHERE tenant_id = $1 AND id::text = $2 RETURNING true";
 const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = $1 AND user_id::text = $2";
-/// The windows of the person and of their keys.
-const RATES: &str = "DELETE FROM rate_windows WHERE tenant_id = $1 AND (subject LIKE '%/user/' || $2
-    OR split_part(subject, '/key/', 2) IN (SELECT id::text FROM api_keys WHERE tenant_id = $1 AND user_id = $2))";
+/// The windows of the person and of their keys: `KIND/user/ID` and `KIND/key/ID`.
+const RATES: &str = "DELETE FROM rate_windows WHERE tenant_id = $1 AND (substr(subject, strpos(subject, '/')) = '/user/' || $2
+    OR substr(subject, strpos(subject, '/')) IN (SELECT '/key/' || id FROM api_keys WHERE tenant_id = $1 AND user_id = $2))";
 const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = $1 AND user_id = $2 RETURNING true";
 
 // $1 tenant, $2 conversations.
@@ -171,15 +171,21 @@ impl Erasure {
             return Ok(None);
         }
         let (of_turns, of_conversations) = ([p(&self.tenant_id), p(&turns)], [p(&self.tenant_id), p(&conversations)]);
-        let mut statements = vec![Statement { sql: RIGHTS, params: &of_person }, Statement { sql: KEYS, params: &of_person }];
-        statements.push(Statement { sql: CALLS, params: &of_turns });
+        // The windows of the keys are found by the keys, so they go first.
+        let [rates, rights, keys] = [RATES, RIGHTS, KEYS].map(|sql| Statement { sql, params: &of_person });
+        let mut statements = vec![rates, rights];
+        let counted = |statements: &mut Vec<_>, statement| {
+            statements.push(statement);
+            statements.len() - 1
+        };
+        let keys = counted(&mut statements, keys);
+        let calls = counted(&mut statements, Statement { sql: CALLS, params: &of_turns });
         statements.extend(IN_CONVERSATIONS.iter().chain(&OF_TURNS).map(|sql| Statement { sql, params: &of_turns }));
-        statements.insert(0, Statement { sql: RATES, params: &of_person });
         statements.extend(self.of_modules.iter().map(|sql| Statement { sql, params: &of_person }));
         statements.extend(OF_CONVERSATIONS.iter().map(|sql| Statement { sql, params: &of_conversations }));
-        statements.push(Statement { sql: MESSAGES, params: &of_conversations });
+        let messages = counted(&mut statements, Statement { sql: MESSAGES, params: &of_conversations });
         let done = transaction.run(&statements).await?;
-        let rows = |place: Option<&Vec<tokio_postgres::Row>>| place.map_or(0, |rows| changed(rows.len()));
+        let rows = |place: usize| done.get(place).map_or(0, |rows| changed(rows.len()));
         let blanked = audit::blank(transaction, self.tenant_id, &self.user_id).await?;
         let name = format!("erased:{}:{}", self.tenant_id, self.user_id);
         transaction.query("SELECT set_config('role', 'werkruf_system', true)", &[]).await?;
@@ -189,10 +195,10 @@ impl Erasure {
             user_id: self.user_id.clone(),
             erased_at: self.now,
             conversations: changed(conversations.len()),
-            messages: rows(done.last()),
+            messages: rows(messages),
             turns: changed(turns.len()),
-            calls: rows(done.get(3)),
-            keys: rows(done.get(2)),
+            calls: rows(calls),
+            keys: rows(keys),
             // Dead rows stay in the files until PostgreSQL's vacuum removes them.
             compacted: false,
             copies: Vec::new(),

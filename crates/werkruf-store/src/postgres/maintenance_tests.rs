@@ -71,7 +71,7 @@ async fn a_person_is_erased_from_every_table() {
         let rows = store.query(DbRole::System, "SELECT subject FROM rate_windows ORDER BY subject", &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
     };
-    for subject in ["turns/user/1", "requests/user/1", "requests/user/11"] {
+    for subject in ["turns/user/1", "requests/user/1", "requests/user/11", "requests/user/a/user/1"] {
         store.take_tokens(tenant, subject.to_owned(), 1, 10).await.unwrap();
     }
     let busy = store.erase_person(tenant, "1".to_owned(), false, world.closer(), Author::server(), world.clock.now()).await;
@@ -81,9 +81,9 @@ async fn a_person_is_erased_from_every_table() {
         store.erase_person(tenant, "1".to_owned(), true, world.closer(), Author::server(), world.clock.now()).await.unwrap().unwrap();
     assert_eq!((erased.conversations, erased.turns, erased.calls), (2, 3, 2));
     assert!(erased.messages >= 6, "{erased:?}");
-    assert_eq!(windows().await, ["requests/user/11"]);
+    assert_eq!(windows().await, ["requests/user/11", "requests/user/a/user/1"]);
     store.delete_expired(world.clock.now()).await.unwrap();
-    assert_eq!(windows().await, ["requests/user/11"], "the current minute");
+    assert_eq!(windows().await, ["requests/user/11", "requests/user/a/user/1"], "the current minute");
     store.query(DbRole::System, "UPDATE rate_windows SET window_start = window_start - interval '3 minutes'", &[]).await.unwrap();
     store.delete_expired(world.clock.now()).await.unwrap();
     assert_eq!(windows().await, [""; 0]);

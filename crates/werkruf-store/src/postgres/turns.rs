@@ -20,17 +20,16 @@ impl Turns for PostgresStore {
         Box::pin(async move { self.accept(&open).await })
     }
 
-    fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<Opened>> {
+    fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<(Uuid, bool)>> {
         let sql = "SELECT turn_id, fingerprint FROM inbox WHERE tenant_id = $1 AND channel = $2 AND account = $3 AND external_id = $4
                    AND expires_at > $5";
         Box::pin(async move {
             let (channel, account, external_id) = (clean(&entry.channel), clean(&entry.account), clean(&entry.external_id));
             let now = ms(now);
             let values = [p(&tenant_id), p(&channel), p(&account), p(&external_id), p(&now)];
-            let known = all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| {
-                Ok(Opened::Duplicate { turn_id: columns.id()?, same_body: columns.text()? == entry.fingerprint })
-            })?;
-            Ok(known.into_iter().next())
+            first(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, |columns| {
+                Ok((columns.id()?, columns.text()? == entry.fingerprint))
+            })
         })
     }
 

@@ -19,8 +19,7 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
         ConversationRef::Existing { id, any_user } => {
             let Some(found) = existing(c, &tenant, *id, (!any_user).then_some(open.user_id.as_str()))? else {
                 // A second copy is reported as a duplicate even where the user can no longer see the conversation.
-                let known = open.inbox.as_ref().map(|entry| known_copy(c, &tenant, entry, Some(&now))).transpose()?.flatten();
-                return Ok(known.unwrap_or(Opened::UnknownConversation));
+                return copy_or(c, open, &tenant, &now, Opened::UnknownConversation);
             };
             (Some(*id), Some(found))
         }
@@ -28,8 +27,7 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
     if let (Some(after), Some(id)) = (open.expected_last_turn, conversation_id)
         && client_requests::newest(c, &tenant, &Id::from(id))? != Some(after)
     {
-        let known = open.inbox.as_ref().map(|entry| known_copy(c, &tenant, entry, Some(&now))).transpose()?.flatten();
-        return Ok(known.unwrap_or(Opened::Superseded));
+        return copy_or(c, open, &tenant, &now, Opened::Superseded);
     }
     if let Some(entry) = &open.inbox
         && let Some(duplicate) = receive(c, &tenant, &turn, entry, &now)?
@@ -128,19 +126,25 @@ fn receive(c: &Connection, tenant: &Id, turn: &Id, entry: &InboxEntry, now: &Sta
         return Ok(None);
     }
     match known_copy(c, tenant, entry, None)? {
-        Some(duplicate) => Ok(Some(duplicate)),
+        Some((turn_id, same_body)) => Ok(Some(Opened::Duplicate { turn_id, same_body })),
         None => Err(StoreError::Broken("the inbox refused a message that it does not have".to_owned())),
     }
 }
 
-/// The entry under this key; with `now`, only one that has not expired.
-pub(super) fn known_copy(c: &Connection, tenant: &Id, entry: &InboxEntry, now: Option<&Stamp>) -> Result<Option<Opened>, StoreError> {
+/// That the message is a second copy, or else this.
+fn copy_or(c: &Connection, open: &OpenTurn, tenant: &Id, now: &Stamp, otherwise: Opened) -> Result<Opened, StoreError> {
+    let known = open.inbox.as_ref().map(|entry| known_copy(c, tenant, entry, Some(now))).transpose()?.flatten();
+    Ok(known.map_or(otherwise, |(turn_id, same_body)| Opened::Duplicate { turn_id, same_body }))
+}
+
+/// The turn of the entry under this key, and whether its body was the same; with `now`, only of an entry that has not expired.
+pub(super) fn known_copy(c: &Connection, tenant: &Id, entry: &InboxEntry, now: Option<&Stamp>) -> Result<Option<(Uuid, bool)>, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT turn_id, fingerprint FROM inbox
          WHERE tenant_id = ?1 AND channel = ?2 AND account = ?3 AND external_id = ?4 AND (?5 IS NULL OR expires_at > ?5)",
     )?;
     first(&mut statement, params![tenant, entry.channel, entry.account, entry.external_id, now], |columns| {
-        Ok(Opened::Duplicate { turn_id: columns.id()?, same_body: columns.text()? == entry.fingerprint })
+        Ok((columns.id()?, columns.text()? == entry.fingerprint))
     })
 }
 

@@ -1,7 +1,7 @@
 //! Commits B, C and D: the writes of a running turn, under its fence.
 
 use rusqlite::{Connection, params};
-use werkruf_contract::{State, TurnStatus, Uuid, merge_state};
+use werkruf_contract::{State, TurnStatus, Uuid, json_bytes, merge_state};
 
 use super::insert::{WriteContext, call, check_call_turn, count, lease, lease_end};
 use super::row::first;
@@ -291,12 +291,11 @@ pub(super) fn merge(
     let Some(mut state) = first(&mut statement, params![tenant, conversation], |columns| columns.state())? else {
         return Ok(None);
     };
-    let text_of = |state: &State| serde_json::to_string(state).map_err(|error| StoreError::Broken(error.to_string()));
-    let before = if max_bytes == usize::MAX { 0 } else { text_of(&state)?.len() };
+    let before = if max_bytes == usize::MAX { 0 } else { json_bytes(&state) };
     for patch in patches {
         merge_state(&mut state, patch.clone());
     }
-    let text = text_of(&state)?;
+    let text = serde_json::to_string(&state).map_err(|error| StoreError::Broken(error.to_string()))?;
     if text.len() > max_bytes.max(before) {
         return Err(StoreError::StateTooLarge);
     }

@@ -17,7 +17,7 @@ impl Turns for SqliteStore {
         Box::pin(self.writer.submit_repeatable(move |c| turn_open::open(c, &open)))
     }
 
-    fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<Opened>> {
+    fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<(Uuid, bool)>> {
         Box::pin(self.readers.look_up(move |c| turn_open::known_copy(c, &Id::from(tenant_id), &entry, Some(&Stamp::from(now)))))
     }
 

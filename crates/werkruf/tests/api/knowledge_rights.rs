@@ -37,8 +37,12 @@ async fn search(server: &TestServer, key: &str, collection: &str) -> Response {
 
 /// The result of the tool for the collection of the header.
 async fn tool(server: &TestServer, key: &str, collection: &str) -> Value {
+    tool_for(server, key, collection, "xylophonquartett").await
+}
+
+async fn tool_for(server: &TestServer, key: &str, collection: &str, query: &str) -> Value {
     let request = server.with_key(key, Method::POST, "/api/tools/search_knowledge_base/invoke").header("x-collection-id", collection);
-    body(request.json(&json!({"input": {"query": "xylophonquartett"}})).send().await.unwrap()).await
+    body(request.json(&json!({"input": {"query": query}})).send().await.unwrap()).await
 }
 
 #[tokio::test]
@@ -180,6 +184,8 @@ async fn a_result_says_that_its_collection_is_untrusted() {
     let kept = body(put_rights(&server, HIDDEN, &json!({"read": ["lead"], "write": []})).await).await;
     assert_eq!(kept["trust"], "untrusted", "trust stays as it is unless it is named");
     assert_eq!(tool(&server, &lead, HIDDEN).await["meta"]["routing"]["untrusted"], true);
+    let nothing = tool_for(&server, &lead, HIDDEN, "zzyzx").await;
+    assert_eq!((&nothing["data"]["sources"], nothing["meta"]["routing"].get("untrusted")), (&json!([]), None), "nothing of it is returned");
     assert_eq!(body(search(&server, &lead, HIDDEN).await).await["routing"]["untrusted"], true);
 }
 

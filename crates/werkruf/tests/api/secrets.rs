@@ -16,6 +16,8 @@ const FORMS: [&str; 5] = [
     "crm%2ftoken%2b0123-45_67.89",
     "crm%2Ftoken%2B0123%2D45%5F67%2E89",
 ];
+/// With a sign that JSON escapes.
+const QUOTED: &str = "quo\"t\\ed-0123456789";
 /// Written into the configuration itself.
 const LITERAL: &str = "literal-0123456789";
 /// Of a parameter in the address.
@@ -27,13 +29,17 @@ async fn a_service_that_echoes_its_request_shows_no_secret() {
         "message": format!("called with {TOKEN}"), "state_patch": {"note": TOKEN}, "literal": LITERAL, "parameter": PARAMETER});
     let failing = json!({"status": "error", "error": {"type": "FATAL", "code": "no", "message": format!("bad {TOKEN}"), "cause": format!("{}{TOKEN}", "x".repeat(500)),
         "details": {"sent": TOKEN}}});
-    let service = Service::start(&[("crm", echo), ("failing", failing)]).await;
+    let counting = json!({"status": "ok", "data": {"twice": json!({"echo": QUOTED}).to_string()},
+        "meta": {"source_counts": {TOKEN: 1}, "token_usage": {TOKEN: 2}, "routing": {TOKEN: TOKEN}}});
+    let service = Service::start(&[("crm", echo), ("failing", failing), ("counting", counting)]).await;
     let headers = format!("headers = {{ Authorization = 'Bearer ${{CRM_TOKEN}}', X-Api-Key = '{LITERAL}' }}");
     let tools = service.tool("crm", "read", &headers) + &service.tool("failing", "read", &headers);
     let tools = tools.replacen("/crm'", &format!("/crm?api_key={PARAMETER}'"), 1);
     assert!(tools.contains(PARAMETER), "{tools}");
-    let server = TestServer::open_in(&tools, &[("CRM_TOKEN", TOKEN)]).await;
-    let calls = vec![call("crm", json!({})), call("failing", json!({}))];
+    let quoted = "headers = { Authorization = 'Bearer ${QUOTED_TOKEN}' }";
+    let tools = tools + &service.tool("counting", "read", quoted);
+    let server = TestServer::open_in(&tools, &[("CRM_TOKEN", TOKEN), ("QUOTED_TOKEN", QUOTED)]).await;
+    let calls = vec![call("crm", json!({})), call("failing", json!({})), call("counting", json!({}))];
     server.model.script(vec![Reply::calls(calls), Reply::text("Done.")]);
     let events = server.stream(3, json!({"message": "Look."})).await.rest().await;
     let conversation = events[0].data["conversation_id"].as_str().unwrap();
@@ -51,10 +57,11 @@ async fn a_service_that_echoes_its_request_shows_no_secret() {
     }
     for text in &seen {
         assert!(!FORMS.iter().any(|form| text.contains(form)) && !text.contains(ADMIN), "{text}");
-        assert!(![&TOKEN[..9], LITERAL, PARAMETER].iter().any(|part| text.contains(part)), "{text}");
+        assert!(![&TOKEN[..9], &QUOTED[6..], LITERAL, PARAMETER].iter().any(|part| text.contains(part)), "{text}");
     }
     let final_event = &events.last().unwrap().data;
     assert_eq!(final_event["tool_results"][0]["data"]["headers"]["authorization"], "Bearer [redacted]");
     assert_eq!(final_event["tool_results"][1]["error"]["message"], "bad [redacted]");
+    assert_eq!(final_event["tool_results"][2]["data"]["twice"], r#"{"echo":"[redacted]"}"#);
     assert_eq!(final_event["session_state"], json!({"note": "[redacted]"}));
 }
