@@ -65,6 +65,7 @@ impl Tables {
         if let Some(message) = &open.message {
             let conversation_id = conversation_id.ok_or_else(|| broken("a message without a conversation"))?;
             self.add_message(conversation_id, open.turn_id, message, open.now, starts)?;
+            self.touch(conversation_id, open.now);
         }
         for row in &open.calls {
             self.add_call(row, open.turn_id)?;
@@ -149,6 +150,9 @@ impl Tables {
         }
         for result in write.replacements.iter().filter(|_| mutant != Mutant::PlaceholderStays) {
             self.replace(write.turn_id, result)?;
+        }
+        if let Some(id) = write.conversation_id.filter(|_| !(write.messages.is_empty() && write.replacements.is_empty())) {
+            self.touch(id, now);
         }
         for row in &write.calls {
             let mut row = row.clone();
@@ -259,6 +263,13 @@ impl Tables {
         }
         row.updated_at = now;
         Some(row.state.clone())
+    }
+
+    fn touch(&mut self, conversation_id: Uuid, now: Timestamp) {
+        if let Some(row) = self.conversations.get_mut(&conversation_id) {
+            let row = Arc::make_mut(row);
+            row.updated_at = row.updated_at.max(now);
+        }
     }
 
     fn add_message(

@@ -81,6 +81,9 @@ fn fill(
         let conversation = conversation_id.map(Id::from).ok_or_else(|| message_without_conversation(open.turn_id))?;
         context.message(c, &conversation, message, seq)?;
     }
+    if open.message.is_some() || open.unanswered.is_some() {
+        context.touch(c, conversation_id)?;
+    }
     for row in &open.calls {
         check_call_turn(row, open.tenant_id, open.turn_id)?;
         call(c, row)?;

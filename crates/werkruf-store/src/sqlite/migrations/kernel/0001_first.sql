@@ -119,6 +119,7 @@ CREATE TABLE api_keys (
 
 -- ---------------------------------------------------------------- conversations
 
+-- updated_at: when a message or the state was last written. state and summary may be long and come last: a list reads the columns before them only.
 -- summary: the messages up to the seq summary_until, in short; the model gets the summary in their place.
 -- summary_untrusted: a JSON array of the untrusted results among them.
 CREATE TABLE conversations (
@@ -128,9 +129,9 @@ CREATE TABLE conversations (
   channel    TEXT NOT NULL,
   assistant  TEXT NOT NULL,
   title      TEXT NOT NULL,
-  state      TEXT NOT NULL DEFAULT '{}',
   created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL,
+  state      TEXT NOT NULL DEFAULT '{}',
   summary    TEXT,
   summary_until INTEGER,
   summary_untrusted TEXT,
