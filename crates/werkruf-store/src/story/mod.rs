@@ -78,6 +78,7 @@ macro_rules! tell {
             a_waiting_turn_is_canceled_and_its_message_kept,
             events_are_deleted_from_the_start_without_gaps,
             many_events_are_deleted_in_batches,
+            events_of_a_turn_are_deleted_together,
             old_messages_are_deleted_in_whole_turns,
             a_turn_that_ended_after_later_turns_keeps_them,
             unfinished_work_is_not_deleted,
