@@ -30,6 +30,12 @@ impl Tables {
         {
             return Ok(known);
         }
+        if let Some(original) = open.calls.iter().find_map(|call| call.retry_of)
+            && self.calls.get(&original).is_some_and(|call| call.error_code.as_deref() == Some("outcome_unknown"))
+            && let Some(retry) = self.calls.values().find(|call| call.retry_of == Some(original))
+        {
+            return Ok(Opened::Retried { call_id: retry.id });
+        }
         if let Some(entry) = &open.inbox {
             let key = (entry.channel.clone(), entry.account.clone(), entry.external_id.clone());
             let received = InboxRow { fingerprint: entry.fingerprint.clone(), turn_id: open.turn_id, expires_at: entry.expires_at };

@@ -189,7 +189,7 @@ const DELETABLE: &str = "SELECT coalesce(finished_at < ?3, 0)
         AND (turns.kind <> 'chat' OR EXISTS
           (SELECT 1 FROM messages AS own WHERE own.conversation_id = call.conversation_id AND own.tenant_id = ?1 AND own.turn_id = ?2))
         AND NOT EXISTS (SELECT 1 FROM messages AS later WHERE later.conversation_id = call.conversation_id AND later.tenant_id = ?1
-          AND later.role = 'user' AND later.turn_id IS NOT ?2 AND later.created_at > call.created_at))))
+          AND later.role = 'user' AND later.turn_id IS NOT ?2 AND later.created_at > turns.finished_at))))
     FROM turns WHERE tenant_id = ?1 AND id = ?2";
 
 /// Whether all rows of a turn may be deleted; `None` where there is no such turn.

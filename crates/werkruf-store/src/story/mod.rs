@@ -68,6 +68,7 @@ macro_rules! tell {
             a_result_is_reusable_until_a_later_effect,
             an_unknown_outcome_keeps_its_key,
             ids_are_taken_per_conversation,
+            an_unknown_outcome_is_retried_once,
             lists_page_by_id_both_ways,
             a_page_ends_before_it_is_too_large,
             a_list_of_conversations_has_no_states,

@@ -14,7 +14,7 @@ LANGUAGE sql STABLE AS $$
         AND (turns.kind <> 'chat' OR EXISTS (SELECT 1 FROM messages AS own WHERE own.tenant_id = the_tenant
           AND own.conversation_id = call.conversation_id AND own.turn_id = the_turn))
         AND NOT EXISTS (SELECT 1 FROM messages AS reply WHERE reply.tenant_id = the_tenant AND reply.conversation_id = call.conversation_id
-          AND reply.role = 'user' AND reply.turn_id IS DISTINCT FROM the_turn AND reply.created_at > call.created_at))))
+          AND reply.role = 'user' AND reply.turn_id IS DISTINCT FROM the_turn AND reply.created_at > turns.finished_at))))
   FROM turns WHERE turns.tenant_id = the_tenant AND turns.id = the_turn
 $$;
 

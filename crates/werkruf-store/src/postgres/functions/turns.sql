@@ -1,6 +1,6 @@
 -- The commits of a turn: a guard and the writes that it guards in one call, so that no round trip lies between them.
 
--- Commit A: stores a turn. outcome: stored, duplicate, unknown, superseded.
+-- Commit A: stores a turn. outcome: stored, duplicate, unknown, superseded, or retried, and then stored_turn is the call that has retried it.
 CREATE OR REPLACE FUNCTION open_turn(doc jsonb, ttl interval, is_retry boolean,
   OUT outcome text, OUT claimed_epoch bigint, OUT first_event bigint, OUT found_state jsonb, OUT found_assistant text,
   OUT stored_turn uuid, OUT stored_fingerprint text)
@@ -42,6 +42,17 @@ BEGIN
       WHERE tenant_id = the_tenant AND channel = entry ->> 'channel' AND account = entry ->> 'account'
         AND external_id = entry ->> 'external_id' AND expires_at > the_time;
       IF FOUND THEN outcome := 'duplicate'; END IF;
+    END IF;
+  END IF;
+  IF outcome IS NULL AND doc #>> '{calls,0,retry_of}' IS NOT NULL THEN
+    -- An unknown outcome is retried once. The lock makes retries at the same time wait for each other.
+    PERFORM 1 FROM tool_calls WHERE tenant_id = the_tenant AND id = (doc #>> '{calls,0,retry_of}')::uuid AND error_code = 'outcome_unknown' FOR UPDATE;
+    IF FOUND THEN
+      SELECT id INTO stored_turn FROM tool_calls WHERE tenant_id = the_tenant AND retry_of = (doc #>> '{calls,0,retry_of}')::uuid LIMIT 1;
+      IF FOUND THEN
+        outcome := 'retried';
+        RETURN;
+      END IF;
     END IF;
   END IF;
   IF outcome IS NULL AND entry IS NOT NULL THEN

@@ -269,6 +269,8 @@ CREATE INDEX tool_calls_by_conversation ON tool_calls (tenant_id, conversation_i
 -- Without reads: the index answers whether a call had an effect since a given time.
 CREATE INDEX tool_calls_effects ON tool_calls (conversation_id, finished_at) WHERE effect <> 'read' AND finished_at IS NOT NULL;
 
+CREATE INDEX tool_calls_retries ON tool_calls (tenant_id, retry_of) WHERE retry_of IS NOT NULL;
+
 CREATE TABLE call_attempts (
   tenant_id   TEXT NOT NULL,
   call_id     TEXT NOT NULL,
