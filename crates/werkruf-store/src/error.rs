@@ -14,6 +14,9 @@ pub enum StoreError {
     /// The disk is full: no space, a quota or a limit. A retry may succeed once there is space; stored rows can still be read.
     #[error("the disk is full: {0}")]
     Full(String),
+    /// The database file or its WAL was removed or replaced while it was open: what is written would be lost. Only a restart helps.
+    #[error("{0} was removed or replaced while the server runs")]
+    Replaced(String),
     /// Another process has the file open.
     #[error("another werkruf holds {0}")]
     InUse(String),

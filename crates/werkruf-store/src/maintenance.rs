@@ -145,6 +145,7 @@ impl MaintenanceError {
             Self::Store(StoreError::Prerelease(_)) => "schema_prerelease",
             Self::Store(StoreError::InUse(_)) => "database_in_use",
             Self::Store(StoreError::Full(_)) => "storage_full",
+            Self::Store(StoreError::Replaced(_)) => "database_replaced",
             Self::Store(StoreError::Busy) => "turn_running",
             Self::Store(StoreError::Broken(_) | StoreError::StateTooLarge) => "internal",
             Self::Store(StoreError::Fenced | StoreError::Unavailable(_) | StoreError::Moved { .. }) => "database_unavailable",

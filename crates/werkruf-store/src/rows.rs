@@ -272,7 +272,7 @@ pub struct Reusable {
     pub call: CallRow,
     /// A finished `idempotent` or `once` call of the same conversation came after it.
     pub stale: bool,
-    /// The user has sent a message after the call, which allows repeating a call with `outcome_unknown`.
+    /// The user has sent a message since the outcome of the call was known, which allows repeating a call with `outcome_unknown`.
     pub message_since: bool,
 }
 

@@ -180,6 +180,8 @@ pub enum Opened {
     UnknownConversation,
     /// Another turn came after the one in `expected_last_turn`.
     Superseded,
+    /// The outcome of the call to retry is unknown, and this call has retried it already.
+    Retried { call_id: Uuid },
 }
 
 /// A queued call starts.

@@ -80,6 +80,7 @@ impl StartError {
             Self::Config(violations) => Self::code_of(violations),
             Self::InUse(_) => "database_in_use",
             Self::Store(StoreError::Full(_)) => "storage_full",
+            Self::Store(StoreError::Replaced(_)) => "database_replaced",
             Self::Store(StoreError::Prerelease(_)) => "schema_prerelease",
             Self::Store(_) => "database_unavailable",
             Self::Model(_) => "model_not_configured",

@@ -26,7 +26,7 @@ pub(crate) use approval::await_approvals;
 pub use arguments::Repair;
 pub(crate) use batch::{CallBatch, FinishedCall, HistorySlot, PreparedCall};
 pub(crate) use in_flight::InFlight;
-pub(crate) use outcome::{CallOutcome, Success, interrupted};
+pub(crate) use outcome::{CallOutcome, Success, canceled, interrupted};
 pub(crate) use record::{announce, apply_outcome, call_row, display_name, finish_call, stage_outcome, tool_started};
 pub(crate) use request::{Arguments, CallRequest};
 pub(crate) use scope::{TurnScope, TurnServices};

@@ -282,6 +282,6 @@ pub(crate) fn interrupted() -> Failure {
 }
 
 /// The failure of a call that was canceled.
-pub(super) fn canceled() -> Failure {
+pub(crate) fn canceled() -> Failure {
     Failure::fatal(ErrorCode::Canceled, "")
 }

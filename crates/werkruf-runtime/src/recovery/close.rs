@@ -4,7 +4,7 @@ use werkruf_contract::{CallStatus, ErrorCode, Texts, ToolErrorType, TurnError, T
 use werkruf_store::{NewMessage, Replacement, StoreError};
 
 use super::leftover::Leftover;
-use crate::call::{CallOutcome, StoredCall, TurnScope, interrupted, stage_outcome};
+use crate::call::{CallOutcome, StoredCall, TurnScope, canceled, interrupted, stage_outcome};
 use crate::journal::{Change, CommitPoint};
 use crate::turn::{NOT_ANSWERED, abort_item, canceled_error, fail};
 
@@ -77,7 +77,8 @@ impl Leftover {
             let outcome = if row.status.is_terminal() {
                 CallOutcome::stored(&row)
             } else {
-                let failure = if row.status == CallStatus::Running { interrupted().may_have_happened() } else { interrupted() };
+                let failure = if status == CallStatus::Canceled { canceled() } else { interrupted() };
+                let failure = if row.status == CallStatus::Running { failure.may_have_happened() } else { failure.nothing_happened() };
                 CallOutcome::failed(failure, status, row.effect, row.attempt, scope.clock.now()).with_message(&scope.texts)
             };
             if approval.is_some() {

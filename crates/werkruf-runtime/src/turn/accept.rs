@@ -101,7 +101,8 @@ async fn open(engine: Arc<Engine>, setup: Arc<Setup>, message: InboundMessage, i
         Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
         Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
         Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
-        Opened::Superseded => return Err(Refusal::Superseded),
+        // A chat turn retries no call.
+        Opened::Superseded | Opened::Retried { .. } => return Err(Refusal::Superseded),
     };
     let stream = StreamKey { tenant_id, stream_id: conversation_id };
     let options = SubscribeOptions { turn_id: Some(turn_id), debug: message.debug, after: seqs.first().map_or(0, |seq| seq - 1) };

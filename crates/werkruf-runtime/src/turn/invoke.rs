@@ -211,12 +211,15 @@ impl DirectTurn {
             }
             Opened::Stored { fence: None, .. } => Err(Refusal::Busy { retry_after_ms: 1000 }),
             Opened::Duplicate { turn_id, same_body } => {
-                // The copy that became a turn may be waiting for this call.
-                if let (Some((key, job_id)), None) = (call.led_key(), scope.conversation_id) {
-                    scope.cluster.release_key(scope.tenant_id(), key.to_owned(), job_id).await?;
-                    scope.cluster.notify();
-                }
+                release_key(scope, call).await?;
                 Err(Refusal::Duplicate { turn_id, same_body })
+            }
+            Opened::Retried { call_id } => {
+                release_key(scope, call).await?;
+                let message = format!(
+                    "call {call_id} is the retry of this unknown outcome; read that call, and retry it if its own outcome is unknown"
+                );
+                Err(Refusal::Conflict { code: "already_retried", message })
             }
             Opened::UnknownConversation => Err(Refusal::UnknownConversation),
             Opened::Superseded => Err(Refusal::Superseded),
@@ -265,6 +268,15 @@ impl DirectTurn {
         scope.journal.commit(CommitPoint::End).await?;
         Ok(InvokeOutcome::Done(Box::new(output_of(&finished_row(row, &outcome)))))
     }
+}
+
+/// Releases the key of a call that is not stored: the call that became a turn may be waiting for it.
+async fn release_key(scope: &TurnScope, call: &PreparedCall) -> Result<(), StoreError> {
+    if let (Some((key, job_id)), None) = (call.led_key(), scope.conversation_id) {
+        scope.cluster.release_key(scope.tenant_id(), key.to_owned(), job_id).await?;
+        scope.cluster.notify();
+    }
+    Ok(())
 }
 
 fn open_turn(scope: &TurnScope, call: &PreparedCall, direct: &DirectCall, owner: &str) -> OpenTurn {

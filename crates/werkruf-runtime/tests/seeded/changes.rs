@@ -30,6 +30,12 @@ impl Tables {
         {
             return Ok(known);
         }
+        if let Some(original) = open.calls.iter().find_map(|call| call.retry_of)
+            && self.calls.get(&original).is_some_and(|call| call.error_code.as_deref() == Some("outcome_unknown"))
+            && let Some(retry) = self.calls.values().find(|call| call.retry_of == Some(original))
+        {
+            return Ok(Opened::Retried { call_id: retry.id });
+        }
         if let Some(entry) = &open.inbox {
             let key = (entry.channel.clone(), entry.account.clone(), entry.external_id.clone());
             let received = InboxRow { fingerprint: entry.fingerprint.clone(), turn_id: open.turn_id, expires_at: entry.expires_at };
@@ -65,6 +71,7 @@ impl Tables {
         if let Some(message) = &open.message {
             let conversation_id = conversation_id.ok_or_else(|| broken("a message without a conversation"))?;
             self.add_message(conversation_id, open.turn_id, message, open.now, starts)?;
+            self.touch(conversation_id, open.now);
         }
         for row in &open.calls {
             self.add_call(row, open.turn_id)?;
@@ -149,6 +156,9 @@ impl Tables {
         }
         for result in write.replacements.iter().filter(|_| mutant != Mutant::PlaceholderStays) {
             self.replace(write.turn_id, result)?;
+        }
+        if let Some(id) = write.conversation_id.filter(|_| !(write.messages.is_empty() && write.replacements.is_empty())) {
+            self.touch(id, now);
         }
         for row in &write.calls {
             let mut row = row.clone();
@@ -259,6 +269,13 @@ impl Tables {
         }
         row.updated_at = now;
         Some(row.state.clone())
+    }
+
+    fn touch(&mut self, conversation_id: Uuid, now: Timestamp) {
+        if let Some(row) = self.conversations.get_mut(&conversation_id) {
+            let row = Arc::make_mut(row);
+            row.updated_at = row.updated_at.max(now);
+        }
     }
 
     fn add_message(

@@ -276,6 +276,9 @@ impl Records for Store {
     fn conversations(&self, _: Uuid, _: Option<String>, _: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         not_simulated()
     }
+    fn conversations_by_use(&self, _: Uuid, _: Option<String>, _: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
+        not_simulated()
+    }
     fn messages(&self, _: Uuid, _: Uuid, _: Page) -> StoreFuture<'_, Vec<MessageRow>> {
         not_simulated()
     }

@@ -194,9 +194,39 @@ pub(super) async fn migrate(client: &mut Client, name: &str, schema: &Schema, no
             .await?;
     }
     transaction.batch_execute(ROW_SECURITY).await?;
+    let extended = extend_search_path(&transaction, name).await?;
     transaction.commit().await?;
     crash::point("after_migration");
+    if !extended {
+        tracing::warn!(
+            schema = name,
+            "not the owner of the database, so people with the role werkruf_operator must set their search_path; docs/operations.md has the statement for the owner"
+        );
+    }
     Ok(())
+}
+
+/// Puts the schema at the end of the database's default search path, so that people read its tables without a prefix. A setting of
+/// `werkruf_operator` would not do: a login takes no settings of the roles that it is a member of. PostgreSQL skips a schema without the
+/// right to use it, so nothing changes for other logins. False where only the owner of the database may do it.
+async fn extend_search_path(client: &impl GenericClient, name: &str) -> Result<bool, StoreError> {
+    // Migrations of other schemas of this database wait: two changes of one row of the catalog at once fail.
+    client.batch_execute("SELECT pg_advisory_xact_lock(hashtextextended('werkruf search_path', 0))").await?;
+    let sql = "SELECT coalesce((SELECT substr(setting, 13) FROM pg_db_role_setting, unnest(setconfig) AS setting
+                   WHERE setdatabase = pg_database.oid AND setrole = 0 AND setting LIKE 'search_path=%'),
+                 (SELECT boot_val FROM pg_settings WHERE name = 'search_path')),
+               pg_has_role(datdba, 'USAGE'), format('ALTER DATABASE %I SET search_path FROM CURRENT', datname)
+               FROM pg_database WHERE datname = current_database()";
+    let row = client.query_typed_one(sql, &[]).await?;
+    let (path, is_owner, alter): (String, bool, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    if path.split(',').any(|known| known.trim() == name) {
+        return Ok(true);
+    }
+    if is_owner {
+        client.query_typed("SELECT set_config('search_path', $1, true)", &[p(&format!("{path}, {name}").as_str())]).await?;
+        client.batch_execute(&alter).await?;
+    }
+    Ok(is_owner)
 }
 
 async fn record(client: &impl GenericClient, row: &Applied, name: &str, now: Timestamp) -> Result<(), StoreError> {

@@ -26,7 +26,22 @@ impl Records for PostgresStore {
             if let Some(user_id) = user_id {
                 list.only("user_id =", Value::text(&user_id));
             }
-            list.page(self, page, ListColumns { columns: row::CONVERSATION, bytes: "octet_length(title)" }, row::conversation).await
+            list.page(self, page, CONVERSATION_COLUMNS, row::conversation).await
+        })
+    }
+
+    fn conversations_by_use(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
+        Box::pin(async move {
+            let mut list = List::new(row::CONVERSATION_WITHOUT_STATE, "conversations", tenant_id);
+            if let Some(user_id) = user_id {
+                list.only("user_id =", Value::text(&user_id));
+            }
+            if let Some(after) = page.after {
+                list.values.push(Value::Id(after));
+                let last = format!("SELECT updated_at, id FROM conversations WHERE tenant_id = $1 AND id = ${}", list.values.len());
+                list.sql.to_mut().push_str(&format!(" AND (updated_at, id) < ({last})"));
+            }
+            list.read(self, page, "updated_at DESC, id DESC", CONVERSATION_COLUMNS, row::conversation).await
         })
     }
 
@@ -202,6 +217,7 @@ pub(super) fn id_range(prefix: &str) -> Option<(Uuid, Uuid)> {
     Some((padded('0')?, padded('f')?))
 }
 
+const CONVERSATION_COLUMNS: ListColumns = ListColumns { columns: row::CONVERSATION, bytes: "octet_length(title)" };
 const MESSAGE_BYTES: &str =
     "octet_length(content) + coalesce(octet_length(tool_calls::text), 0) + coalesce(octet_length(metadata::text), 0)";
 const CALL_BYTES: &str =
@@ -279,15 +295,26 @@ impl List {
         read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         let (after, order) = match page.order {
-            Order::OldestFirst => ("id >", "ORDER BY id"),
-            Order::NewestFirst => ("id <", "ORDER BY id DESC"),
+            Order::OldestFirst => ("id >", "id"),
+            Order::NewestFirst => ("id <", "id DESC"),
         };
         if let Some(id) = page.after {
             self.only(after, Value::Id(id));
         }
+        self.read(store, page, order, sized, read).await
+    }
+
+    async fn read<T: ListRow>(
+        mut self,
+        store: &PostgresStore,
+        page: Page,
+        order: &str,
+        sized: ListColumns,
+        read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
         self.values.push(Value::Number(i64::from(page.limit)));
-        let sql = format!("{} {order} LIMIT ${}", self.sql, self.values.len());
-        let sql = sized.within(&sql, order.trim_start_matches("ORDER BY "), page);
+        let sql = format!("{} ORDER BY {order} LIMIT ${}", self.sql, self.values.len());
+        let sql = sized.within(&sql, order, page);
         let values: Vec<Param<'_>> = self.values.iter().map(Value::param).collect();
         all_within(&store.query(DbRole::Tenant(self.tenant_id), &sql, &values).await?, read, page.max_bytes)
     }

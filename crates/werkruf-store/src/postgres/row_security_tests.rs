@@ -211,3 +211,84 @@ async fn values_of_the_audit_log_are_blanked_in_the_own_tenant_only() {
     let refused = database.client.query("SELECT blank_audit_values($1, '1')", &[&database.b]).await;
     assert!(refused.is_err(), "the operator role only reads");
 }
+
+/// Connects as another login, with the password of all logins of these tests.
+async fn log_in(url: &str, name: &str) -> Client {
+    let mut config: tokio_postgres::Config = url.parse().unwrap();
+    let (client, connection) = config.user(name).password("secret").connect(tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// What the owner of a database runs for a person, and what that person then sees.
+#[tokio::test]
+async fn a_login_with_the_operators_role_reads_without_a_prefix() {
+    let url = fresh_database();
+    let mut owner = connect(&url).await;
+    let database: String = owner.query_one("SELECT current_database()::text", &[]).await.unwrap().get(0);
+    owner.batch_execute(&format!("CREATE SCHEMA other; ALTER DATABASE \"{database}\" SET search_path = public, other")).await.unwrap();
+    migrate(&mut owner, "werkruf", &Schema::new(crate::story::MODULES), Timestamp::UNIX_EPOCH).await.unwrap();
+    let tenant = Uuid::from_u128(0xa);
+    let rows = ROWS.replace("$tenant", &tenant.to_string());
+    owner.batch_execute(&format!("BEGIN; SET LOCAL search_path TO werkruf; SET LOCAL ROLE werkruf_system; {rows}; COMMIT")).await.unwrap();
+    let (with, without) = (format!("with_{database}"), format!("without_{database}"));
+    owner
+        .batch_execute(&format!(
+            "CREATE ROLE \"{with}\" LOGIN PASSWORD 'secret' IN ROLE werkruf_operator; CREATE ROLE \"{without}\" LOGIN PASSWORD 'secret'"
+        ))
+        .await
+        .unwrap();
+    let person = log_in(&url, &with).await;
+    let path: String = person.query_one("SHOW search_path", &[]).await.unwrap().get(0);
+    assert_eq!(path, "public, other, werkruf");
+    // The statements of the documents that existing reports were written for.
+    let selects = [
+        format!("SELECT * FROM messages \nWHERE conversation_id = '{tenant}' \n  AND tool_calls IS NOT NULL"),
+        "SELECT * FROM messages \nWHERE role = 'tool' \n  AND status = 'error'".to_owned(),
+        "SELECT * FROM messages \nWHERE tool_call_id = 'call_123'".to_owned(),
+        format!(
+            "SELECT \n  id,\n  tool_name,\n  status,\n  created_at,\n  started_at,\n  finished_at,\n  error\nFROM tool_call\n\
+             WHERE chat_id = '{tenant}'\nORDER BY created_at DESC"
+        ),
+        format!("SELECT \n  request,\n  response,\n  error\nFROM tool_call\nWHERE id = '{tenant}'"),
+        "SELECT * FROM messages".to_owned(),
+        "SELECT * FROM chats".to_owned(),
+    ];
+    let mut counts = Vec::new();
+    for select in &selects {
+        counts.push(person.query(select.as_str(), &[]).await.unwrap_or_else(|error| panic!("{select}: {error:?}")).len());
+    }
+    assert_eq!(counts, [0, 0, 0, 1, 1, 1, 1]);
+    person.execute("DELETE FROM messages", &[]).await.unwrap_err();
+    let other = log_in(&url, &without).await;
+    let refused = other.query("SELECT * FROM messages", &[]).await.unwrap_err();
+    assert!(format!("{refused:?}").contains("relation \\\"messages\\\" does not exist"), "{refused:?}");
+    drop((person, other));
+    owner.batch_execute(&format!("DROP ROLE \"{with}\"; DROP ROLE \"{without}\"")).await.unwrap();
+}
+
+/// Extending twice changes nothing, and another schema of the same database is added too.
+#[tokio::test]
+async fn the_search_path_names_each_schema_once() {
+    let url = fresh_database();
+    let mut client = connect(&url).await;
+    for name in ["werkruf", "second", "werkruf"] {
+        migrate(&mut client, name, &Schema::new(crate::story::MODULES), Timestamp::UNIX_EPOCH).await.unwrap();
+    }
+    let path: String = connect(&url).await.query_one("SHOW search_path", &[]).await.unwrap().get(0);
+    assert_eq!(path, "\"$user\", public, werkruf, second");
+
+    let database: String = client.query_one("SELECT current_database()::text", &[]).await.unwrap().get(0);
+    let server = format!("server_{database}");
+    client
+        .batch_execute(&format!(
+            "CREATE ROLE \"{server}\" LOGIN PASSWORD 'secret' IN ROLE werkruf_app, werkruf_system, werkruf_operator;
+             GRANT CREATE ON DATABASE \"{database}\" TO \"{server}\""
+        ))
+        .await
+        .unwrap();
+    migrate(&mut log_in(&url, &server).await, "third", &Schema::new(crate::story::MODULES), Timestamp::UNIX_EPOCH).await.unwrap();
+    let path: String = connect(&url).await.query_one("SHOW search_path", &[]).await.unwrap().get(0);
+    assert_eq!(path, "\"$user\", public, werkruf, second", "a server that does not own the database works without it");
+    client.batch_execute(&format!("DROP OWNED BY \"{server}\" CASCADE; DROP ROLE \"{server}\"")).await.unwrap();
+}

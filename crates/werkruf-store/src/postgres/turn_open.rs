@@ -166,6 +166,7 @@ fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result
         }
         ("unknown", _) => Ok(Opened::UnknownConversation),
         ("superseded", _) => Ok(Opened::Superseded),
+        ("retried", Some(call_id)) => Ok(Opened::Retried { call_id }),
         (other, _) => Err(StoreError::Broken(format!("open_turn returned {other}"))),
     }
 }

@@ -168,7 +168,8 @@ const USAGE: &str = "SELECT coalesce(sum(tokens_prompt), 0)::bigint, coalesce(su
     CASE WHEN count(cost_nano_usd) = count(*) THEN sum(cost_nano_usd)::bigint END, count(*)
     FROM api_usage WHERE tenant_id = $1 AND turn_id = $2 AND operation = 'chat'";
 
-/// The call, whether a call of the conversation has had an effect since, and whether the user has sent a message since. The user's newest
+/// The call, whether a call of the conversation has had an effect since, and whether the user has sent a message since the outcome was known:
+/// since the end of the turn, or since the turn stopped for an approval. A message that was queued before answers nothing. The user's newest
 /// message with a seq is near the end, so the backward scan is short.
 fn reusable_sql() -> String {
     format!(
@@ -176,11 +177,13 @@ fn reusable_sql() -> String {
            EXISTS (SELECT 1 FROM tool_calls AS later WHERE later.tenant_id = $1 AND later.conversation_id = found.conversation_id
              AND later.effect <> 'read' AND later.finished_at IS NOT NULL AND later.finished_at >= found.created_at AND later.id <> found.id),
            EXISTS (SELECT 1 FROM messages WHERE messages.tenant_id = $1 AND messages.conversation_id = found.conversation_id
-             AND messages.seq IS NULL AND messages.role = 'user' AND messages.created_at > found.created_at)
-           OR coalesce((SELECT messages.created_at > found.created_at FROM messages WHERE messages.tenant_id = $1
+             AND messages.seq IS NULL AND messages.role = 'user' AND messages.created_at > found.known_at)
+           OR coalesce((SELECT messages.created_at > found.known_at FROM messages WHERE messages.tenant_id = $1
              AND messages.conversation_id = found.conversation_id AND messages.seq IS NOT NULL AND messages.role = 'user'
              ORDER BY messages.seq DESC LIMIT 1), false)
-         FROM (SELECT * FROM tool_calls WHERE tenant_id = $1 AND dedupe_key = $2 AND conversation_id IS NOT DISTINCT FROM $3
+         FROM (SELECT *, coalesce((SELECT coalesce(turns.finished_at, turns.updated_at) FROM turns
+             WHERE turns.tenant_id = $1 AND turns.id = tool_calls.turn_id), finished_at, created_at) AS known_at
+           FROM tool_calls WHERE tenant_id = $1 AND dedupe_key = $2 AND conversation_id IS NOT DISTINCT FROM $3
            AND ((status = 'succeeded' AND dedupe_of IS NULL) OR error_code = 'outcome_unknown'
              OR (status = 'queued' AND EXISTS (SELECT 1 FROM approvals WHERE approvals.tenant_id = $1 AND approvals.call_id = tool_calls.id)))
          ORDER BY created_at DESC, id DESC LIMIT 1) AS found",

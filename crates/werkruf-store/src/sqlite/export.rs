@@ -1,7 +1,6 @@
 //! Reads a whole database for `werkruf move`. It holds the file's lock, so no other process writes meanwhile.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -9,6 +8,7 @@ use rusqlite::types::ValueRef;
 use tokio::sync::mpsc;
 use werkruf_contract::{Clock, hex};
 
+use super::files::Lock;
 use super::row::all;
 use super::{migrate, open};
 use crate::moving::{Cell, Sum, Table, TableSum};
@@ -27,8 +27,9 @@ pub(crate) struct Batch {
 
 /// An open and locked database file.
 pub(crate) struct Export {
+    // Dropped in this order.
     connection: Connection,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Export {
@@ -37,7 +38,7 @@ impl Export {
         if !path.is_file() {
             return Err(MaintenanceError::Unfit { path: path.to_owned(), why: "there is no such database".to_owned() });
         }
-        let lock = open::lock(path)?;
+        let lock = Lock::take(path, false)?;
         let connection = open::writable(path)?;
         migrate::migrate(&connection, path, &migrate::parts(modules), clock.now())?;
         // One snapshot for all reads.

@@ -21,6 +21,13 @@ impl WriteContext<'_> {
         self::message(c, (self.tenant, conversation, Some(self.turn)), message, seq, self.now)
     }
 
+    /// Says that the conversation has a new message. A clock that was set back does not move the time back.
+    pub(super) fn touch(&self, c: &Connection, conversation_id: Option<Uuid>) -> Result<(), StoreError> {
+        c.prepare_cached("UPDATE conversations SET updated_at = ?3 WHERE tenant_id = ?1 AND id = ?2 AND updated_at < ?3")?
+            .execute(params![self.tenant, id_or_null(conversation_id), self.now])?;
+        Ok(())
+    }
+
     /// Inserts the events with numbers from `first` on, and returns the numbers.
     pub(super) fn events(&self, c: &Connection, stream: &Id, events: &[NewEvent], first: i64) -> Result<Vec<i64>, StoreError> {
         let mut seqs = Vec::with_capacity(events.len());

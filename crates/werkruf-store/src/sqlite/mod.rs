@@ -1,7 +1,7 @@
 //! SQLite: one writer thread with group commit, a pool of readers.
 //!
-//! One process owns the file: it holds `<db>.lock-held` as long as it runs, so its leases never expire, and the leases
-//! of an earlier process are void at the next start. Other programs can always read the file (`mode=ro`).
+//! One process owns the file: it holds a lock on `<db>.lock-held` and on the file itself as long as it runs, so its leases never expire, and
+//! the leases of an earlier process are void at the next start. Other programs can always read the file (`mode=ro`).
 
 mod approvals;
 mod audit;
@@ -12,6 +12,7 @@ mod credentials;
 mod erase;
 mod erased_list;
 mod export;
+mod files;
 mod history;
 mod hold;
 mod import;
@@ -48,6 +49,7 @@ use werkruf_contract::Clock;
 use crate::{Modules, Recorder, SecretKeys, StoreError};
 pub use audit::record;
 pub(crate) use export::{Batch, Export};
+use files::Lock;
 pub(crate) use legacy::read as read_legacy;
 use principal_cache::PrincipalCache;
 use readers::Readers;
@@ -66,15 +68,15 @@ pub struct SqliteStore {
     path: PathBuf,
     modules: Modules,
     recorder: Recorder,
-    /// Held as long as the store is open; the operating system releases it with the process.
-    _lock: std::fs::File,
+    /// Held as long as the store is open. The last field: it must be dropped after the connections.
+    _lock: Lock,
 }
 
 impl SqliteStore {
     /// Opens or creates the database, applies missing migrations and voids the leases of earlier processes.
     pub fn open(path: impl AsRef<Path>, clock: &Clock, modules: Modules) -> Result<Arc<Self>, StoreError> {
         let path = path.as_ref();
-        let lock = open::lock(path)?;
+        let lock = Lock::take(path, true)?;
         let connection = open::writable(path)?;
         migrate::migrate(&connection, path, &migrate::parts(modules), clock.now())?;
         open::void_old_leases(&connection)?;

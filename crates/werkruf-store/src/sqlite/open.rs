@@ -1,34 +1,17 @@
-//! Opens the database file: the lock, the settings of a connection, and the leases of earlier processes.
+//! Opens the database file: the settings of a connection, and the leases of earlier processes.
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::migrate::beside;
 use super::takeover::ABANDONED;
 use crate::StoreError;
 
 /// Older versions can lose committed data when a checkpoint meets a WAL reset.
 const OLDEST_SQLITE: i32 = 3_051_003;
-
-/// Locks the file for this process, and creates its folder where there is none. What is created here only its owner may read, whatever the
-/// umask is.
-pub(super) fn lock(path: &Path) -> Result<File, StoreError> {
-    let unavailable = |error: std::io::Error| StoreError::Unavailable(format!("{}: {error}", path.display()));
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(unavailable)?;
-    }
-    let file =
-        OpenOptions::new().create(true).write(true).truncate(false).mode(0o600).open(beside(path, ".lock-held")).map_err(unavailable)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse(path.display().to_string())),
-        Err(TryLockError::Error(error)) => Err(unavailable(error)),
-    }
-}
 
 /// The writer's connection.
 #[expect(clippy::disallowed_methods, reason = "this is where the database is opened")]

@@ -27,6 +27,21 @@ impl Records for SqliteStore {
         }))
     }
 
+    fn conversations_by_use(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
+        Box::pin(self.readers.list(move |c| {
+            let mut list = List::new(row::CONVERSATION_WITHOUT_STATE, "conversations", tenant_id);
+            if let Some(user_id) = user_id {
+                list.only("user_id = ?", user_id);
+            }
+            if let Some(after) = page.after {
+                list.only("(updated_at, id) < (SELECT updated_at, id FROM conversations AS last WHERE last.tenant_id = conversations.tenant_id AND last.id = ?)", Id::from(after));
+            }
+            list.sql.push_str(" ORDER BY updated_at DESC, id DESC LIMIT ?");
+            list.values.push(Box::new(page.limit));
+            list.read(c, page, row::conversation)
+        }))
+    }
+
     fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>> {
         Box::pin(self.readers.list(move |c| messages(c, &Id::from(tenant_id), &Id::from(conversation_id), page)))
     }
@@ -179,6 +194,15 @@ impl List {
         read: impl Fn(&mut row::Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         self.limit_to(page);
+        self.read(c, page, read)
+    }
+
+    fn read<T: ListRow>(
+        self,
+        c: &Connection,
+        page: Page,
+        read: impl Fn(&mut row::Columns<'_>) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
         let mut statement = c.prepare_cached(&self.sql)?;
         all_within(&mut statement, params_from_iter(self.values.iter().map(AsRef::as_ref).map(Bound)), read, page.max_bytes)
     }

@@ -9,6 +9,7 @@ use serde_json::json;
 use werkruf_contract::Clock;
 
 use super::backup::{at, claim, sync_folder, verify};
+use super::files::Lock;
 use super::migrate::{self, beside};
 use super::text::Stamp;
 use super::{SqliteStore, audit, erase, erased_list, hold, open};
@@ -28,7 +29,7 @@ impl SqliteStore {
         modules: Modules,
         keys: &SecretKeys,
     ) -> Result<Restored, MaintenanceError> {
-        let _lock = open::lock(database)?;
+        let _lock = Lock::take(database, false)?;
         let exists = database.try_exists().map_err(at(database))?;
         if exists && !force {
             return Err(MaintenanceError::Exists(database.to_owned()));

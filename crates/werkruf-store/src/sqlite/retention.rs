@@ -9,9 +9,8 @@ use werkruf_contract::Uuid;
 use super::insert::count;
 use super::retention_messages::{self, Conversation};
 use super::row::{all, first};
-use super::streams::FIRST_KEPT_EVENT;
 use super::text::{Id, Stamp, id_or_null};
-use super::{SqliteStore, erase};
+use super::{SqliteStore, erase, streams};
 use crate::module::expiring;
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
 
@@ -155,15 +154,10 @@ fn find_usage(c: &Connection, sweep: &Sweep, after: RowKey) -> Result<Candidates
 }
 
 fn old_events(c: &Connection, sweep: &Sweep, key: RowKey) -> Result<Option<u64>, StoreError> {
-    let (tenant, stream) = (Id::from(key.tenant_id), Id::from(key.id));
-    let mut statement = c.prepare_cached(FIRST_KEPT_EVENT)?;
-    let first_kept = first(&mut statement, params![tenant, stream, Stamp::from(sweep.before)], |columns| columns.int_or_null())?.flatten();
-    let mut statement = c.prepare_cached(EVENTS_BELOW)?;
-    let below = first(&mut statement, params![tenant, stream, first_kept.unwrap_or(i64::MAX)], |columns| columns.int())?;
-    Ok(below.and_then(|rows| u64::try_from(rows).ok()).filter(|rows| *rows > 0))
+    let stream = StreamKey { tenant_id: key.tenant_id, stream_id: key.id };
+    let old = streams::old_events(c, &Stamp::from(sweep.before), stream)?;
+    Ok(old.and_then(|(begin, first_kept)| u64::try_from(first_kept - begin).ok()).filter(|rows| *rows > 0))
 }
-
-const EVENTS_BELOW: &str = "SELECT count(*) FROM events WHERE conversation_id = ?2 AND seq < ?3 AND tenant_id = ?1";
 
 /// The number of calls of a turn that may be deleted; `None` where they stay. A turn without a conversation may be deleted without calls.
 fn calls_of(c: &Connection, sweep: &Sweep, key: RowKey) -> Result<Option<u64>, StoreError> {
@@ -195,7 +189,7 @@ const DELETABLE: &str = "SELECT coalesce(finished_at < ?3, 0)
         AND (turns.kind <> 'chat' OR EXISTS
           (SELECT 1 FROM messages AS own WHERE own.conversation_id = call.conversation_id AND own.tenant_id = ?1 AND own.turn_id = ?2))
         AND NOT EXISTS (SELECT 1 FROM messages AS later WHERE later.conversation_id = call.conversation_id AND later.tenant_id = ?1
-          AND later.role = 'user' AND later.turn_id IS NOT ?2 AND later.created_at > call.created_at))))
+          AND later.role = 'user' AND later.turn_id IS NOT ?2 AND later.created_at > turns.finished_at))))
     FROM turns WHERE tenant_id = ?1 AND id = ?2";
 
 /// Whether all rows of a turn may be deleted; `None` where there is no such turn.
@@ -279,7 +273,7 @@ fn delete_calls(c: &Connection, sweep: &Sweep, key: RowKey) -> Result<u64, Store
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    let fixed = [CONVERSATIONS, STREAMS, TURNS, USAGE, EVENTS_BELOW, BUSY, DELETABLE, CALLS];
+    let fixed = [CONVERSATIONS, STREAMS, TURNS, USAGE, BUSY, DELETABLE, CALLS];
     fixed.iter().chain(&OF_CALLS).chain(&OF_STREAM).map(|sql| (*sql).to_owned()).collect()
 }
 

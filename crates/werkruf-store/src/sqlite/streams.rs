@@ -66,10 +66,16 @@ const FIRST_EVENT: &str = "SELECT coalesce((SELECT min(seq) FROM events WHERE co
 const NEWEST: &str = "SELECT id, step, partial, finished_at FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2
     ORDER BY id DESC LIMIT 64";
 
-/// The first event of a stream that must stay: it is not old enough, or its turn has not ended. All later events stay too, without a gap.
-pub(super) const FIRST_KEPT_EVENT: &str =
+/// The first event of a stream that is not old enough, or whose turn has not ended. All later events stay too, without a gap.
+const FIRST_KEPT_EVENT: &str =
     "SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1 AND (created_at >= ?3 OR turn_id IN
     (SELECT id FROM turns WHERE tenant_id = ?1 AND id = events.turn_id AND finished_at IS NULL))";
+
+/// Events on both sides of a number that belong to the same turn: the first one below it, and the number after the last one above it.
+const SAME_TURN_BELOW: &str = "SELECT min(seq) FROM events WHERE conversation_id = ?2 AND seq < ?3 AND tenant_id = ?1 AND turn_id IN
+    (SELECT turn_id FROM events WHERE conversation_id = ?2 AND seq >= ?3 AND tenant_id = ?1)";
+const SAME_TURN_ABOVE: &str = "SELECT max(seq) + 1 FROM events WHERE conversation_id = ?2 AND seq >= ?3 AND tenant_id = ?1 AND turn_id IN
+    (SELECT turn_id FROM events WHERE conversation_id = ?2 AND seq < ?3 AND tenant_id = ?1)";
 
 /// The most streams and deleted events of one batch, which occupies the writer for milliseconds.
 const STREAMS: usize = 200;
@@ -130,25 +136,52 @@ fn delete_batch(c: &Connection, before: &Stamp, after: Option<StreamKey>) -> Res
     Ok(DeletedEvents { events, next: last.filter(|_| keys.len() == STREAMS) })
 }
 
-/// Deletes events of one stream. Returns how many, and whether no more can be deleted.
-fn delete_of_stream(c: &Connection, before: &Stamp, key: StreamKey, most: i64) -> Result<(usize, bool), StoreError> {
+/// The first and the first kept event of a stream; `None` without events. All events of a turn are on the same side: the events of turns
+/// that overlap in a log, because one waited behind the other, go together.
+pub(super) fn old_events(c: &Connection, before: &Stamp, key: StreamKey) -> Result<Option<(i64, i64)>, StoreError> {
     let (tenant, stream) = (Id::from(key.tenant_id), Id::from(key.stream_id));
+    let mut statement = c.prepare_cached("SELECT min(seq), max(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1")?;
+    let ends = first(&mut statement, params![tenant, stream], |columns| Ok((columns.int_or_null()?, columns.int_or_null()?)))?;
+    let Some((Some(begin), Some(last))) = ends else { return Ok(None) };
     let mut statement = c.prepare_cached(FIRST_KEPT_EVENT)?;
-    let first_kept = first(&mut statement, params![tenant, stream, before], |columns| columns.int_or_null())?.flatten().unwrap_or(i64::MAX);
-    let mut statement = c.prepare_cached("SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1")?;
-    let Some(begin) = first(&mut statement, params![tenant, stream], |columns| columns.int_or_null())?.flatten() else {
-        return Ok((0, true));
-    };
-    let end = first_kept.min(begin.saturating_add(most));
-    let deleted = c
-        .prepare_cached("DELETE FROM events WHERE conversation_id = ?2 AND seq < ?3 AND tenant_id = ?1")?
-        .execute(params![tenant, stream, end])?;
-    // When the limit of the batch set the end, there may be more.
-    Ok((deleted, end == first_kept || count(deleted) < most))
+    let kept = first(&mut statement, params![tenant, stream, before], |columns| columns.int_or_null())?.flatten().unwrap_or(last + 1);
+    Ok(Some((begin, between_turns(c, SAME_TURN_BELOW, key, kept)?)))
+}
+
+/// Moves a number down or up until no turn has events on both sides of it.
+fn between_turns(c: &Connection, same_turn: &str, key: StreamKey, mut seq: i64) -> Result<i64, StoreError> {
+    let (tenant, stream) = (Id::from(key.tenant_id), Id::from(key.stream_id));
+    let mut statement = c.prepare_cached(same_turn)?;
+    while let Some(moved) = first(&mut statement, params![tenant, stream, seq], |columns| columns.int_or_null())?.flatten() {
+        seq = moved;
+    }
+    Ok(seq)
+}
+
+/// Deletes events of one stream, whole turns only. Returns how many, and whether no more can be deleted.
+fn delete_of_stream(c: &Connection, before: &Stamp, key: StreamKey, most: i64) -> Result<(usize, bool), StoreError> {
+    let Some((begin, first_kept)) = old_events(c, before, key)? else { return Ok((0, true)) };
+    let mut end = first_kept;
+    if first_kept - begin > most {
+        end = between_turns(c, SAME_TURN_BELOW, key, begin + most)?;
+        if end == begin {
+            if most < EVENTS {
+                return Ok((0, false));
+            }
+            // A turn with more events than a batch is deleted at once.
+            end = between_turns(c, SAME_TURN_ABOVE, key, begin + most)?;
+        }
+    }
+    let deleted = c.prepare_cached("DELETE FROM events WHERE conversation_id = ?2 AND seq < ?3 AND tenant_id = ?1")?.execute(params![
+        Id::from(key.tenant_id),
+        Id::from(key.stream_id),
+        end
+    ])?;
+    Ok((deleted, end == first_kept))
 }
 
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    [FIRST_EVENT, NEWEST, FIRST_KEPT_EVENT].map(str::to_owned).to_vec()
+    [FIRST_EVENT, NEWEST, FIRST_KEPT_EVENT, SAME_TURN_BELOW, SAME_TURN_ABOVE].map(str::to_owned).to_vec()
 }

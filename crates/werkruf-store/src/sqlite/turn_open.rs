@@ -29,6 +29,9 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
     {
         return copy_or(c, open, &tenant, &now, Opened::Superseded);
     }
+    if let Some(call_id) = earlier_retry(c, &tenant, open)? {
+        return Ok(Opened::Retried { call_id });
+    }
     if let Some(entry) = &open.inbox
         && let Some(duplicate) = receive(c, &tenant, &turn, entry, &now)?
     {
@@ -79,6 +82,9 @@ fn fill(
         let conversation = conversation_id.map(Id::from).ok_or_else(|| message_without_conversation(open.turn_id))?;
         context.message(c, &conversation, message, seq)?;
     }
+    if open.message.is_some() || open.unanswered.is_some() {
+        context.touch(c, conversation_id)?;
+    }
     for row in &open.calls {
         check_call_turn(row, open.tenant_id, open.turn_id)?;
         call(c, row)?;
@@ -101,6 +107,16 @@ fn existing(c: &Connection, tenant: &Id, id: Uuid, user_id: Option<&str>) -> Res
         c.prepare_cached("SELECT state, assistant FROM conversations WHERE tenant_id = ?1 AND id = ?2 AND (?3 IS NULL OR user_id = ?3)")?;
     first(&mut statement, params![tenant, Id::from(id), user_id], |columns| Ok((columns.state()?, columns.text()?)))
 }
+
+/// The call that has retried the unknown outcome which this turn is to retry.
+fn earlier_retry(c: &Connection, tenant: &Id, open: &OpenTurn) -> Result<Option<Uuid>, StoreError> {
+    let Some(original) = open.calls.iter().find_map(|call| call.retry_of) else { return Ok(None) };
+    first(&mut *c.prepare_cached(EARLIER_RETRY)?, params![tenant, Id::from(original)], |columns| columns.id())
+}
+
+const EARLIER_RETRY: &str = "SELECT retry.id FROM tool_calls AS original JOIN tool_calls AS retry
+      ON retry.tenant_id = original.tenant_id AND retry.retry_of = original.id
+    WHERE original.tenant_id = ?1 AND original.id = ?2 AND original.error_code = 'outcome_unknown' LIMIT 1";
 
 /// Stores the inbox entry, or returns that the message is a second copy. An expired entry is replaced.
 fn receive(c: &Connection, tenant: &Id, turn: &Id, entry: &InboxEntry, now: &Stamp) -> Result<Option<Opened>, StoreError> {

@@ -27,6 +27,10 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     for result in &write.replacements {
         replace(c, &context, result)?;
     }
+    // A state patch below writes the same row with the same time.
+    if !(write.messages.is_empty() && write.replacements.is_empty()) && write.state_patches.is_empty() {
+        context.touch(c, write.conversation_id)?;
+    }
     for row in &write.calls {
         check_call_turn(row, write.fence.tenant_id, write.turn_id)?;
         call(c, row)?;

@@ -116,9 +116,12 @@ const SUMMARY: &str = "SELECT summary_until, summary, summary_untrusted FROM con
 const SINCE: &str = "SELECT
     EXISTS (SELECT 1 FROM tool_calls WHERE conversation_id = ?2 AND effect <> 'read' AND finished_at IS NOT NULL
               AND finished_at >= ?3 AND id <> ?4 AND tenant_id = ?1),
-    EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?2 AND seq IS NULL AND role = 'user' AND created_at > ?3 AND tenant_id = ?1)
-      OR coalesce((SELECT created_at > ?3 FROM messages WHERE conversation_id = ?2 AND seq IS NOT NULL AND role = 'user'
+    EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?2 AND seq IS NULL AND role = 'user' AND created_at > ?5 AND tenant_id = ?1)
+      OR coalesce((SELECT created_at > ?5 FROM messages WHERE conversation_id = ?2 AND seq IS NOT NULL AND role = 'user'
                      AND tenant_id = ?1 ORDER BY seq DESC LIMIT 1), 0)";
+
+/// When the user could know the outcome of a call: at the end of its turn, or when the turn stopped for an approval.
+const KNOWN_AT: &str = "SELECT coalesce(finished_at, updated_at) FROM turns WHERE tenant_id = ?1 AND id = ?2";
 
 /// The plus sign keeps the planner off the index on `seq`: the rows are clustered, and sorting them is cheaper than fetching each by index.
 fn history_sql() -> String {
@@ -155,11 +158,15 @@ fn reusable(c: &Connection, tenant_id: Uuid, conversation_id: Option<Uuid>, dedu
     Ok(Some(Reusable { call, stale, message_since }))
 }
 
-/// Whether another call with an effect finished, and whether the user sent a message, after the call.
+/// Whether another call with an effect finished after the call, and whether the user sent a message after its outcome was known. A message
+/// that was queued before answers nothing.
 fn since(c: &Connection, tenant: &Id, call: &CallRow) -> Result<(bool, bool), StoreError> {
     let Some(conversation) = id_or_null(call.conversation_id) else { return Ok((false, false)) };
+    let mut statement = c.prepare_cached(KNOWN_AT)?;
+    let known_at = first(&mut statement, params![tenant, Id::from(call.turn_id)], |columns| columns.time())?;
+    let known_at = known_at.or(call.finished_at).unwrap_or(call.created_at);
     let mut statement = c.prepare_cached(SINCE)?;
-    let values = params![tenant, conversation, Stamp::from(call.created_at), Id::from(call.id)];
+    let values = params![tenant, conversation, Stamp::from(call.created_at), Id::from(call.id), Stamp::from(known_at)];
     Ok(first(&mut statement, values, |columns| Ok((columns.flag()?, columns.flag()?)))?.unwrap_or((false, false)))
 }
 
@@ -196,6 +203,6 @@ fn delete(c: &Connection, tenant: &Id, conversation: &Id) -> Result<bool, StoreE
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    let fixed = DELETES.iter().copied().chain([TAKEN, SINCE, SUMMARY]).map(str::to_owned);
+    let fixed = DELETES.iter().copied().chain([TAKEN, SINCE, KNOWN_AT, SUMMARY]).map(str::to_owned);
     fixed.chain([history_sql(), reusable_sql()]).collect()
 }

@@ -2,12 +2,14 @@
 //!
 //! Invariants: a caller gets its result only after the COMMIT of its rows; a job that fails or panics leaves no row and does not
 //! affect other jobs of its group; when the COMMIT fails, every job of the group fails. A submitted job runs even when its caller
-//! has dropped the future.
+//! has dropped the future. When the database or its WAL is removed or replaced under its name, no caller gets a result any more: what is
+//! committed then would be lost.
 //!
 //! A savepoint around each job costs a copy of every page the job touches. Repeatable jobs therefore run without savepoints: when one
 //! of them fails, which is rare, the group is rolled back and runs once more with a savepoint for each job.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -15,6 +17,7 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
+use super::files::OpenFiles;
 use crate::{Counts, StoreError};
 
 /// The most jobs in one commit. Every page they touch stays in memory until the commit.
@@ -186,6 +189,7 @@ where
             // A job that failed by itself keeps its own error.
             (Some(Err(error)), _) => Err(error),
             (_, Some(StoreError::Full(reason))) => Err(StoreError::Full(reason.clone())),
+            (_, Some(StoreError::Replaced(name))) => Err(StoreError::Replaced(name.clone())),
             (_, Some(reason)) => Err(StoreError::Unavailable(reason.to_string())),
             (Some(Ok(value)), None) => Ok(value),
             (None, None) => Err(stopped()),
@@ -196,34 +200,54 @@ where
 }
 
 fn run(connection: &Connection, mut receiver: mpsc::Receiver<Box<dyn Job>>, tally: &Tally) {
+    let files = OpenFiles::of(connection);
+    let mut replaced = None;
     let mut group = Vec::with_capacity(GROUP);
     while receiver.blocking_recv_many(&mut group, GROUP) > 0 {
-        for mut job in group.extract_if(.., |job| job.kind() == Kind::Alone) {
-            job.run(connection);
-            job.answer(None);
+        let mut failure = None;
+        if replaced.is_none() {
+            failure = run_group(connection, &mut group, tally);
+            // After the commit: a write counts only if its file still has its name then.
+            replaced = files.replaced().map(|name| report_replaced(connection, name));
         }
-        if group.is_empty() {
-            continue;
-        }
-        let before = connection.total_changes();
-        let outcome = commit(connection, &mut group);
-        match &outcome {
-            Ok(commits) if *commits > 0 => {
-                tally.row_writes.fetch_add(connection.total_changes() - before, Ordering::AcqRel);
-                tally.groups.fetch_add(1, Ordering::AcqRel);
-                tally.commits.fetch_add(*commits, Ordering::AcqRel);
-            }
-            Ok(_) => {}
-            Err(reason) => tracing::error!(%reason, jobs = group.len(), "a group of writes failed"),
-        }
-        if matches!(outcome, Err(StoreError::Full(_))) || group.iter().any(|job| job.disk_was_full()) {
-            tally.full.store(true, Ordering::Release);
-        }
-        let failure = outcome.err();
         for job in group.drain(..) {
-            job.answer(failure.as_ref());
+            job.answer(replaced.as_ref().or(failure.as_ref()));
         }
     }
+}
+
+/// Runs all jobs, and answers those that run alone. Returns why the others failed together.
+fn run_group(connection: &Connection, group: &mut Vec<Box<dyn Job>>, tally: &Tally) -> Option<StoreError> {
+    for mut job in group.extract_if(.., |job| job.kind() == Kind::Alone) {
+        job.run(connection);
+        job.answer(None);
+    }
+    if group.is_empty() {
+        return None;
+    }
+    let before = connection.total_changes();
+    let outcome = commit(connection, group);
+    match &outcome {
+        Ok(commits) if *commits > 0 => {
+            tally.row_writes.fetch_add(connection.total_changes() - before, Ordering::AcqRel);
+            tally.groups.fetch_add(1, Ordering::AcqRel);
+            tally.commits.fetch_add(*commits, Ordering::AcqRel);
+        }
+        Ok(_) => {}
+        Err(reason) => tracing::error!(%reason, jobs = group.len(), "a group of writes failed"),
+    }
+    if matches!(outcome, Err(StoreError::Full(_))) || group.iter().any(|job| job.disk_was_full()) {
+        tally.full.store(true, Ordering::Release);
+    }
+    outcome.err()
+}
+
+/// Reports the file, and copies what the open WAL has into the open database: if only the name of the WAL is gone, everything that was
+/// acknowledged is then in the database.
+fn report_replaced(connection: &Connection, name: &Path) -> StoreError {
+    let copied = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?)));
+    tracing::error!(file = %name.display(), ?copied, "a file of the database was removed or replaced; nothing is written until a restart");
+    StoreError::Replaced(name.display().to_string())
 }
 
 /// Runs the group as one transaction. Returns how many jobs were committed, or why the whole group failed.

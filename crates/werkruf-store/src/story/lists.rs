@@ -4,7 +4,7 @@ use serde_json::json;
 use werkruf_contract::Uuid;
 
 use super::world::World;
-use crate::{CallFilter, ListRow, MessageRow, NewHistory, NewMessage, Order, Page, Store};
+use crate::{CallFilter, ConversationRef, ListRow, MessageRow, NewHistory, NewMessage, OpenTurn, Order, Page, Store};
 
 pub(crate) async fn a_page_ends_before_it_is_too_large<S: Store>(world: World<S>) {
     let id = world.id();
@@ -42,6 +42,44 @@ pub(crate) async fn a_page_ends_before_it_is_too_large<S: Store>(world: World<S>
     let small = Page { max_bytes: 1, ..Page::default() };
     assert_eq!(world.store.calls(world.tenant, CallFilter::default(), small).await.unwrap(), []);
     assert_eq!(world.store.keys(world.tenant, small).await.unwrap().len(), 0);
+}
+
+pub(crate) async fn every_message_says_when_the_conversation_was_used<S: Store>(mut world: World<S>) {
+    let updated_at = async |world: &World<S>, id| world.store.conversation(world.tenant, id).await.unwrap().unwrap().updated_at;
+    let created = world.now;
+    let first = world.talk().await;
+    world.later(1000);
+    let second = world.talk().await;
+    assert_eq!(updated_at(&world, first.conversation).await, created);
+    let call = world.call(&first, 0);
+    let at = world.later(1000);
+    world.act(&first, std::slice::from_ref(&call)).await;
+    assert_eq!(updated_at(&world, first.conversation).await, at, "B");
+    let at = world.later(1000);
+    world.finish_call(&first, &call).await;
+    assert_eq!(updated_at(&world, first.conversation).await, at, "C");
+    let at = world.later(1000);
+    world.complete(&first).await;
+    assert_eq!(updated_at(&world, first.conversation).await, at, "D");
+    let used = async |world: &World<S>, after, limit| {
+        let page = Page { after, ..Page::of(limit, Order::OldestFirst) };
+        let rows = world.store.conversations_by_use(world.tenant, Some("1".to_owned()), page).await.unwrap();
+        rows.iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(used(&world, None, 1).await, [first.conversation]);
+    assert_eq!(used(&world, Some(first.conversation), 9).await, [second.conversation]);
+    let at = world.later(1000);
+    let waiting =
+        OpenTurn { start: false, ..world.opening(ConversationRef::Existing { id: second.conversation, any_user: false }, "next") };
+    world.store.open_turn(waiting).await.unwrap();
+    assert_eq!(updated_at(&world, second.conversation).await, at, "a message that waits for its turn");
+    assert_eq!(used(&world, None, 9).await, [second.conversation, first.conversation]);
+    assert!(used(&world, Some(world.id()), 9).await.is_empty());
+    let others = world.store.conversations_by_use(world.tenant, Some("2".to_owned()), Page::default()).await.unwrap();
+    assert_eq!(others, []);
+    world.later(-60_000);
+    world.complete(&second).await;
+    assert_eq!(updated_at(&world, second.conversation).await, at, "a clock that was set back");
 }
 
 pub(crate) async fn a_list_of_conversations_has_no_states<S: Store>(world: World<S>) {

@@ -2,8 +2,9 @@
 
 use werkruf_contract::{CallStatus, Effect};
 
+use super::world::{OWNER, Running};
 use super::{Store, World};
-use crate::{CallFilter, ConversationRef, IdOf, Order, Page};
+use crate::{CallFilter, ConversationRef, IdOf, OpenTurn, Opened, Order, Page, TurnKind};
 
 pub(crate) async fn a_result_is_reusable_until_a_later_effect<S: Store>(mut world: World<S>) {
     let running = world.talk().await;
@@ -60,11 +61,54 @@ pub(crate) async fn an_unknown_outcome_keeps_its_key<S: Store>(mut world: World<
     let next = open.turn_id;
     world.store.open_turn(open).await.unwrap();
     let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
-    assert!(found.message_since, "a waiting message counts");
+    assert!(!found.message_since, "the user could not know the outcome when this message was queued");
+    world.later(10);
     world.complete(&running).await;
-    world.store.start_turn(world.tenant, next, super::world::OWNER, world.now).await.unwrap();
+    let fence = world.store.start_turn(world.tenant, next, OWNER, world.now).await.unwrap();
+    let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
+    assert!(!found.message_since, "nor after it was numbered");
+    world.later(10);
+    let mut open = world.opening(ConversationRef::Existing { id: running.conversation, any_user: false }, "yes, again");
+    open.start = false;
+    let last = open.turn_id;
+    world.store.open_turn(open).await.unwrap();
+    let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
+    assert!(found.message_since, "a message that waits counts");
+    world.complete(&Running { fence, turn: next, ..running.clone() }).await;
+    world.store.start_turn(world.tenant, last, OWNER, world.now).await.unwrap();
     let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap().unwrap();
     assert!(found.message_since, "and so does a numbered one");
+}
+
+pub(crate) async fn an_unknown_outcome_is_retried_once<S: Store>(mut world: World<S>) {
+    let running = world.talk().await;
+    let (unknown, failed) = (world.call(&running, 0), world.call(&running, 1));
+    world.act(&running, &[unknown.clone(), failed.clone()]).await;
+    let mut write = world.to_write(&running);
+    write.ends = vec![world.unknown_end(&unknown), world.end(&failed, CallStatus::Failed)];
+    world.store.write(write).await.unwrap();
+    world.complete(&running).await;
+    world.later(10);
+    let retry = |world: &World<S>, original: &crate::CallRow| {
+        let open = OpenTurn::new(world.tenant, "1", world.id(), ConversationRef::None, OWNER, world.now);
+        let call = crate::CallRow { turn_id: open.turn_id, retry_of: Some(original.id), conversation_id: None, ..world.call(&running, 0) };
+        OpenTurn { kind: TurnKind::Retry, calls: vec![call], ..open }
+    };
+    let opens: Vec<OpenTurn> = (0..5).map(|_| retry(&world, &unknown)).collect();
+    let ids: Vec<_> = opens.iter().map(|open| open.calls[0].id).collect();
+    let mut stored = Vec::new();
+    let mut refused = Vec::new();
+    for (id, opened) in ids.iter().zip(futures_util::future::join_all(opens.into_iter().map(|open| world.store.open_turn(open))).await) {
+        match opened.unwrap() {
+            Opened::Stored { .. } => stored.push(*id),
+            Opened::Retried { call_id } => refused.push(call_id),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((stored.len(), refused), (1, vec![stored[0]; 4]), "the refusals name the one retry");
+    for _ in 0..2 {
+        assert!(matches!(world.store.open_turn(retry(&world, &failed)).await.unwrap(), Opened::Stored { .. }), "nothing is unknown");
+    }
 }
 
 pub(crate) async fn ids_are_taken_per_conversation<S: Store>(world: World<S>) {

@@ -5,7 +5,7 @@ use werkruf_contract::{EventType, TurnStatus};
 
 use super::world::{OWNER, Running, event};
 use super::{Store, World};
-use crate::{ConversationRef, NewEvent, NewPartial, Opened, Page, PartialText, ReadLimit, RowKey, Sweep, Sweepable, Swept};
+use crate::{ConversationRef, NewEvent, NewPartial, OpenTurn, Opened, Page, PartialText, ReadLimit, RowKey, Sweep, Sweepable, Swept};
 
 fn partial(running: &Running, step: u32, content: &str) -> NewPartial {
     NewPartial { fence: running.fence.clone(), turn_id: running.turn, step, content: content.to_owned() }
@@ -149,6 +149,40 @@ pub(crate) async fn events_are_deleted_from_the_start_without_gaps<S: Store>(mut
     assert_eq!(delete_events(&world, all, None).await.rows, 0);
     let third = world.begin(begin(&world)).await;
     assert_eq!(world.complete(&third).await.event_seqs, [6]);
+}
+
+pub(crate) async fn events_of_a_turn_are_deleted_together<S: Store>(mut world: World<S>) {
+    let first = async |world: &World<S>, id| world.store.first_event(world.tenant, id).await.unwrap();
+    let long = world.talk().await;
+    let begun = world.later(1_000);
+    // The next turn waits: its first event is between those of the long turn.
+    let next = ConversationRef::Existing { id: long.conversation, any_user: false };
+    let waiting = OpenTurn { start: false, ..world.opening(next, "next") };
+    let waiting_id = waiting.turn_id;
+    world.store.open_turn(waiting).await.unwrap();
+    world.later(1_000);
+    world.complete(&long).await;
+    let ended = world.later(1_000);
+    assert_eq!(delete_events(&world, begun, None).await.rows, 0, "the turn has only begun before the window");
+    let counted = Sweep { rows: Sweepable::Events, before: begun, now: world.now, dry_run: true };
+    assert_eq!(world.store.sweep(counted, None).await.unwrap().rows, 0);
+    assert_eq!(delete_events(&world, ended, None).await.rows, 0, "the first event of the waiting turn is between");
+    let fence = world.store.start_turn(world.tenant, waiting_id, OWNER, world.now).await.unwrap();
+    world.complete(&Running { fence, turn: waiting_id, ..long.clone() }).await;
+    assert_eq!(delete_events(&world, ended, None).await.rows, 0, "both turns go together");
+    let all = world.later(1_000);
+    let counted = Sweep { before: all, ..counted };
+    assert_eq!(world.store.sweep(counted, None).await.unwrap().rows, 4);
+    assert_eq!((delete_events(&world, all, None).await.rows, first(&world, long.conversation).await), (4, 5));
+
+    let large = world.talk().await;
+    let mut write = world.to_write(&large);
+    write.events = (0..2_500).map(|_| event(EventType::ToolStarted)).collect();
+    world.store.write(write).await.unwrap();
+    world.complete(&large).await;
+    let (before, after) = (world.later(1_000), Some(RowKey { tenant_id: world.tenant, id: long.conversation }));
+    let deleted = delete_events(&world, before, after).await;
+    assert_eq!((deleted.rows, first(&world, large.conversation).await), (2_502, 2_503), "more events than a batch has");
 }
 
 pub(crate) async fn many_events_are_deleted_in_batches<S: Store>(mut world: World<S>) {

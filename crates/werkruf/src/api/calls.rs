@@ -194,7 +194,7 @@ struct RetryRequest {
 #[utoipa::path(post, path = "/api/tool-calls/{id}/retry", operation_id = "retry_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
     request_body = RetryRequest,
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
-        (status = 409, body = ref("#/components/schemas/Error"))))]
+        (status = 409, body = ref("#/components/schemas/Error"), description = "`not_retryable`, `outcome_unknown`, `already_retried`")))]
 async fn retry(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: body::RequestBody) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&api, &identity, &id).await?;
     let raw = body::bytes(body).await?;

@@ -120,6 +120,20 @@ struct UserQuery {
     user_id: Option<String>,
 }
 
+/// Selects a page of conversations.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ConversationPage {
+    /// The last id of the page before.
+    after: Option<String>,
+    /// 1 to 1000; 100 by default.
+    #[param(value_type = Option<u32>)]
+    limit: Option<String>,
+    /// `asc` (oldest first), `desc`, or `recent` (last used first, by `updated_at`). With `recent`, a conversation that is used between two
+    /// pages moves to the front.
+    order: Option<String>,
+}
+
 #[derive(Serialize, ToSchema)]
 struct ConversationList<'a> {
     conversations: Vec<ConversationView<'a>>,
@@ -128,20 +142,26 @@ struct ConversationList<'a> {
 }
 
 /// The caller's own conversations; all conversations of the tenant with scope admin.
-#[utoipa::path(get, path = "/api/conversations", operation_id = "list_conversations", tag = "conversations", params(UserQuery, PageQuery),
+#[utoipa::path(get, path = "/api/conversations", operation_id = "list_conversations", tag = "conversations", params(UserQuery, ConversationPage),
     responses((status = 200, body = ConversationList)))]
 async fn list(
     ApiCaller { api, identity }: ApiCaller,
     Params(person): Params<UserQuery>,
-    Params(query): Params<PageQuery>,
+    Params(ConversationPage { after, limit, order }): Params<ConversationPage>,
 ) -> Result<Response, ApiError> {
-    let page = query.page()?;
+    let by_use = order.as_deref() == Some("recent");
+    let page = page::page(after.as_deref(), limit.as_deref(), order.as_deref().filter(|_| !by_use))?;
     let user_id = match identity.visibility()? {
         Visibility::All => person.user_id,
         Visibility::Own(own) if person.user_id.as_ref().is_none_or(|named| *named == own) => Some(own),
         Visibility::Own(_) => return Err(ApiError::forbidden("forbidden", "Conversations of other users need scope admin.")),
     };
-    let rows = api.app.records().conversations(identity.tenant_id, user_id, page).await?;
+    let records = api.app.records();
+    let rows = if by_use {
+        records.conversations_by_use(identity.tenant_id, user_id, page).await?
+    } else {
+        records.conversations(identity.tenant_id, user_id, page).await?
+    };
     let conversations = rows.iter().map(ConversationView::from).collect();
     Ok(Json(ConversationList { conversations, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }

@@ -241,6 +241,14 @@ impl From<StoreError> for ApiError {
                 )
                 .retry_after_ms(STORAGE_RETRY_MS)
             }
+            StoreError::Replaced(_) => {
+                tracing::error!(%error, "nothing can be written");
+                Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "database_replaced",
+                    "A file of the server's database was removed or replaced; nothing was accepted. The operator must restart the server.",
+                )
+            }
             StoreError::Fenced | StoreError::Unavailable(_) | StoreError::InUse(_) | StoreError::Moved { .. } => {
                 tracing::error!(%error, "the store did not answer");
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "database_unavailable", "The database does not answer; try again.")

@@ -65,6 +65,9 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
             tracing::error!(%error, "the store did not answer a probe");
             warnings.push(match error {
                 StoreError::Full(_) => "storage_full: the disk of the database is full".to_owned(),
+                StoreError::Replaced(_) => {
+                    "database_replaced: a file of the database was removed or replaced; the server must be restarted".to_owned()
+                }
                 _ => "database_unavailable: the database does not answer".to_owned(),
             });
             false

@@ -131,7 +131,7 @@ impl Dialogue {
     async fn find_conversation(&mut self, typed: Option<&str>) -> Result<(), CliError> {
         self.conversation = match typed {
             None => None,
-            Some("last") => Some(newest_conversation(&self.backend).await?),
+            Some("last") => Some(last_conversation(&self.backend).await?),
             Some(typed) => Some(ids::conversation(&self.backend, typed).await?),
         };
         Ok(())
@@ -209,15 +209,15 @@ async fn read_line() -> Result<Option<String>, CliError> {
     line.and_then(|line| line).map_err(|error| CliError::refused("unreadable", format!("cannot read stdin: {error}")))
 }
 
-/// The user's newest conversation.
-async fn newest_conversation(backend: &Backend) -> Result<String, CliError> {
-    let mut path = "/api/conversations?order=desc&limit=1".to_owned();
+/// The conversation that the user used last.
+async fn last_conversation(backend: &Backend) -> Result<String, CliError> {
+    let mut path = "/api/conversations?order=recent&limit=1".to_owned();
     if let Some(user) = backend.user() {
         path.push_str(&format!("&user_id={}", encode(user)));
     }
     let response = backend.get(&path).await?;
-    let newest = response["conversations"].get(0).and_then(|row| row["id"].as_str());
-    newest.map(str::to_owned).ok_or_else(|| CliError::refused("not_found", "there is no conversation to continue yet"))
+    let last = response["conversations"].get(0).and_then(|row| row["id"].as_str());
+    last.map(str::to_owned).ok_or_else(|| CliError::refused("not_found", "there is no conversation to continue yet"))
 }
 
 /// A prefix of an id that is long enough to be typed in place of the id.

@@ -16,7 +16,7 @@ const PAGE: u32 = 1000;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Conversations, the newest first (--user: only of this user)
+    /// Conversations, the last used first (--user: only of this user)
     #[command(after_help = "Examples:\n  werkruf conversations list\n  werkruf conversations list --user 3 --limit 5")]
     List {
         /// Maximum number of rows
@@ -100,7 +100,7 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
 async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), CliError> {
     match command {
         Command::List { limit } => {
-            let mut path = format!("/api/conversations?order=desc&limit={limit}");
+            let mut path = format!("/api/conversations?order=recent&limit={limit}");
             if let Some(user) = backend.user() {
                 path.push_str(&format!("&user_id={}", encode(user)));
             }

@@ -160,3 +160,31 @@ async fn scope_approve_decides_with_the_role_and_nothing_else() {
     assert_eq!(refusal(chat).await, (403, "forbidden".to_owned()));
     assert_eq!(decide(server.with_key(&approver, Method::POST, &path), "approve").await.unwrap()["status"], "approved");
 }
+
+#[tokio::test]
+async fn a_call_that_is_canceled_while_it_waits_is_canceled_and_not_interrupted() {
+    let server = TestServer::open_with(PAY).await;
+    let key = server.key(Some(3), &["chat", "tools", "read"]).await;
+    let ended = async |call: &Value| {
+        let path = format!("/api/tool-calls/{}", call.as_str().unwrap());
+        loop {
+            let row = body(server.with_key(&key, Method::GET, &path).send().await.unwrap()).await;
+            if !row["finished_at"].is_null() {
+                return [row["status"].clone(), row["error_type"].clone(), row["error_code"].clone(), row["attempt"].clone()];
+            }
+        }
+    };
+    let canceled = [json!("canceled"), json!("FATAL"), json!("canceled"), json!(0)];
+
+    let path = ask(&server, server.with_key(&key, Method::POST, CHAT)).await;
+    let approval = body(server.operator(Method::GET, &path).send().await.unwrap()).await;
+    let turn = format!("/api/turns/{}/cancel", approval["turn_id"].as_str().unwrap());
+    assert_eq!(server.with_key(&key, Method::POST, &turn).send().await.unwrap().status(), 202);
+    assert_eq!(ended(&approval["job_id"]).await, canceled, "the turn was canceled");
+
+    let invoked = server.with_key(&key, Method::POST, "/api/tools/pay/invoke").json(&json!({"input": {}})).send().await.unwrap();
+    let call = body(invoked).await["job_id"].clone();
+    let path = format!("/api/tool-calls/{}/cancel", call.as_str().unwrap());
+    assert_eq!(server.with_key(&key, Method::POST, &path).send().await.unwrap().status(), 202);
+    assert_eq!(ended(&call).await, canceled, "the direct call was canceled");
+}

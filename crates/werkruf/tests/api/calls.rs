@@ -2,8 +2,9 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use werkruf_bench::fake_model::{Reply, call};
+use werkruf_bench::fake_model::{Gate, Reply, call};
 
+use crate::service::Service;
 use crate::support::{TestServer, body, refusal};
 
 #[tokio::test]
@@ -82,4 +83,64 @@ async fn a_running_call_can_be_canceled() {
     let finished = events.iter().find(|event| event.name == "tool_finished").unwrap();
     assert_eq!(finished.data["status"], "canceled");
     assert_eq!(events.last().unwrap().name, "final", "the turn continues");
+}
+
+/// A tool that happens once, and whose outcome is never known.
+async fn unknown_outcomes() -> (TestServer, Service) {
+    let service = Service::start(&[("pay", json!({"status": "error", "error": {"type": "UPSTREAM", "message": "?"}}))]).await;
+    let server = TestServer::open_with(&service.tool("pay", "once", "")).await;
+    (server, service)
+}
+
+async fn until_ended(server: &TestServer, call: &str) {
+    let path = format!("/api/tool-calls/{call}");
+    while body(server.operator(Method::GET, &path).send().await.unwrap()).await["finished_at"].is_null() {}
+}
+
+#[tokio::test]
+async fn a_forced_retry_counts_once_per_unknown_outcome() {
+    let (server, service) = unknown_outcomes().await;
+    let conversation = server.conversation(3).await;
+    for (round, input) in [json!({"input": {}}), json!({"input": {}, "conversation_id": conversation})].into_iter().enumerate() {
+        let invoked = server.as_user(3, Method::POST, "/api/tools/pay/invoke").json(&input).send().await.unwrap();
+        let first = invoked.headers()["x-tool-call-id"].to_str().unwrap().to_owned();
+        assert_eq!(body(invoked).await["error"]["code"], "outcome_unknown");
+        let force = async |id: &str| {
+            server.as_user(3, Method::POST, &format!("/api/tool-calls/{id}/retry")).json(&json!({"force": true})).send().await.unwrap()
+        };
+        let (mut jobs, mut refused) = (Vec::new(), Vec::new());
+        for response in futures_util::future::join_all([&first; 5].map(|id| force(id))).await {
+            if response.status() == 202 { jobs.push(body(response).await) } else { refused.push(refusal(response).await) }
+        }
+        assert_eq!((jobs.len(), refused), (1, vec![(409, "already_retried".to_owned()); 4]));
+        assert_eq!(refusal(force(&first).await).await, (409, "already_retried".to_owned()), "nor later");
+        let job = jobs[0]["job_id"].as_str().unwrap();
+        until_ended(&server, job).await;
+        assert_eq!(service.received("pay"), 2 + 3 * round, "the first request and one retry");
+        // The outcome of the retry is unknown too: it may be retried once.
+        let again = body(force(job).await).await;
+        assert_eq!(refusal(force(job).await).await, (409, "already_retried".to_owned()));
+        until_ended(&server, again["job_id"].as_str().unwrap()).await;
+        assert_eq!(service.received("pay"), 3 + 3 * round);
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_was_queued_before_the_outcome_was_known_allows_no_repetition() {
+    let (server, service) = unknown_outcomes().await;
+    let conversation = server.conversation(3).await;
+    let pay = || Reply::calls(vec![call("pay", json!({}))]);
+    let gate = Gate::before_head();
+    let told = Reply::text("Unknown.").gate(gate.clone());
+    server.model.script(vec![pay(), told, pay(), Reply::text("Refused."), pay(), Reply::text("Sent.")]);
+    let first = server.stream(3, json!({"message": "Pay.", "conversation_id": conversation})).await;
+    gate.reached().await;
+    let mut queued = server.stream(3, json!({"message": "Pay, please!", "conversation_id": conversation})).await;
+    queued.until("init").await;
+    gate.open();
+    first.rest().await;
+    assert_eq!(queued.rest().await.last().unwrap().data["message"]["content"], "Refused.");
+    assert_eq!(service.received("pay"), 1, "nobody knew the outcome when the second message was sent");
+    let last = server.stream(3, json!({"message": "Yes, again.", "conversation_id": conversation})).await.rest().await;
+    assert_eq!((&last.last().unwrap().data["message"]["content"], service.received("pay")), (&json!("Sent."), 2));
 }

@@ -231,6 +231,13 @@ async fn it_acts_for_the_named_user_or_the_owner_of_the_key() {
     assert_eq!((clara.len(), &clara[0]["user_id"], &clara[0]["title"]), (1, &json!("3"), &json!("as Clara")));
     run(&folder, &["chat", "again", "--conversation", "last", "--user", "3"]).exits(0);
     assert_eq!((listed(&folder, &["--user", "3"]).len(), listed(&folder, &[]).len()), (1, 2), "last is the user's own");
+    run(&folder, &["chat", "a second one", "--user", "3"]).exits(0);
+    run(&folder, &["chat", "the first again", "--conversation", clara[0]["id"].as_str().unwrap(), "--user", "3"]).exits(0);
+    run(&folder, &["chat", "and again", "--conversation", "last", "--user", "3"]).exits(0);
+    let used = listed(&folder, &["--user", "3"]);
+    assert_eq!((used.len(), &used[0]["id"]), (2, &clara[0]["id"]), "last is the conversation that was used last: {used:?}");
+    let messages = run(&folder, &["conversations", "show", clara[0]["id"].as_str().unwrap(), "--json"]).exits(0).json();
+    assert_eq!(messages["messages"][6]["content"], "and again", "{messages}");
     let none = run(&folder, &["chat", "x", "--conversation", "last", "--user", "4", "--json"]).exits(1);
     assert_eq!(none.error()["code"], "not_found");
 

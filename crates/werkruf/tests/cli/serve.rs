@@ -17,6 +17,21 @@ fn list_tools(server: &Server, key: &str) -> u16 {
     runtime.block_on(request).unwrap().status().as_u16()
 }
 
+/// Status and JSON of a request with the printed key: a POST where there is a body.
+fn request(server: &Server, path: &str, body: Option<Value>) -> (u16, Value) {
+    let client = werkruf_llm::http_client(&werkruf_llm::HttpLimits::default()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let url = format!("{}{path}", server.address());
+    let request = match body {
+        Some(body) => client.post(url).json(&body),
+        None => client.get(url),
+    };
+    runtime.block_on(async {
+        let response = request.bearer_auth(server.key()).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    })
+}
+
 fn names(tools: &Value) -> Vec<&str> {
     tools["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect()
 }
@@ -60,6 +75,71 @@ fn one_server_per_database() {
     assert_eq!(second.error()["code"], "database_in_use");
     let text = folder.run(&["serve", "--listen", "127.0.0.1:0"]).exits(1);
     assert!(text.stderr.contains("database_in_use"), "{text:?}");
+}
+
+/// The file itself is locked, whatever its name is.
+#[test]
+fn one_server_per_database_under_every_name() {
+    let folder = testing();
+    let server = folder.serve(&[]);
+    let data = folder.path().join("data");
+    std::os::unix::fs::symlink("werkruf.db", data.join("symbolic.db")).unwrap();
+    std::fs::hard_link(data.join("werkruf.db"), data.join("hard.db")).unwrap();
+    std::fs::remove_file(data.join("werkruf.db.lock")).unwrap();
+    std::fs::remove_file(data.join("werkruf.db.lock-held")).unwrap();
+    for name in ["symbolic.db", "hard.db", "werkruf.db"] {
+        let database = format!("sqlite:data/{name}");
+        let second = folder.run(&["serve", "--listen", "127.0.0.1:0", "--database", &database, "--json"]).exits(1);
+        assert_eq!(second.error()["code"], "database_in_use", "{name}");
+        let command = folder.run(&["calls", "list", "--database", &database, "--json"]).exits(1);
+        assert_eq!(command.error()["code"], "database_in_use", "{name}");
+    }
+    // SQLite's own locks are untouched: others can read, and the server writes.
+    let outside = rusqlite::Connection::open_with_flags(data.join("werkruf.db"), rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    assert_eq!(outside.query_row("SELECT count(*) FROM turns", [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    assert_eq!(call_echo(&server).0, 200);
+    assert_eq!(outside.query_row("SELECT count(*) FROM turns", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    server.signal("-TERM");
+    assert!(server.ended().success());
+    let _again = folder.serve(&["--database", "sqlite:data/symbolic.db"]);
+}
+
+/// Calls a tool with the printed key; returns the status and the error's code.
+fn call_echo(server: &Server) -> (u16, Value) {
+    let body = Some(json!({"input": {"value": 1}}));
+    let (status, answer) = request(server, "/api/tools/test_echo/invoke", body);
+    (status, answer["error"]["code"].clone())
+}
+
+#[test]
+fn nothing_is_acknowledged_after_a_file_of_the_database_was_removed() {
+    for lost in ["werkruf.db-wal", "werkruf.db"] {
+        let folder = testing();
+        let server = folder.serve(&[]);
+        let data = folder.path().join("data");
+        assert_eq!(call_echo(&server), (200, Value::Null));
+        let ready = || {
+            let (status, answer) = request(&server, "/readyz", None);
+            (status, answer["warnings"].to_string().contains("database_replaced"))
+        };
+        assert_eq!(ready(), (200, false));
+        if lost == "werkruf.db" {
+            std::fs::copy(data.join(lost), data.join("copy.db")).unwrap();
+            std::fs::rename(data.join("copy.db"), data.join(lost)).unwrap();
+        } else {
+            std::fs::remove_file(data.join(lost)).unwrap();
+        }
+        assert_eq!(ready(), (503, true), "{lost}");
+        for _ in 0..2 {
+            assert_eq!(call_echo(&server), (503, "database_replaced".into()), "{lost}");
+        }
+        server.signal("-TERM");
+        assert!(server.ended().success());
+        if lost == "werkruf.db-wal" {
+            let calls = folder.run(&["calls", "list", "--json"]).exits(0).json();
+            assert_eq!(calls["tool_calls"].as_array().unwrap().len(), 1, "what was acknowledged is there: {calls}");
+        }
+    }
 }
 
 #[test]

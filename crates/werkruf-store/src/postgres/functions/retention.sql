@@ -14,7 +14,7 @@ LANGUAGE sql STABLE AS $$
         AND (turns.kind <> 'chat' OR EXISTS (SELECT 1 FROM messages AS own WHERE own.tenant_id = the_tenant
           AND own.conversation_id = call.conversation_id AND own.turn_id = the_turn))
         AND NOT EXISTS (SELECT 1 FROM messages AS reply WHERE reply.tenant_id = the_tenant AND reply.conversation_id = call.conversation_id
-          AND reply.role = 'user' AND reply.turn_id IS DISTINCT FROM the_turn AND reply.created_at > call.created_at))))
+          AND reply.role = 'user' AND reply.turn_id IS DISTINCT FROM the_turn AND reply.created_at > turns.finished_at))))
   FROM turns WHERE turns.tenant_id = the_tenant AND turns.id = the_turn
 $$;
 
@@ -294,6 +294,48 @@ BEGIN
 END
 $$;
 
+-- The number, or a lower one: no turn has events on both sides of the result.
+CREATE OR REPLACE FUNCTION below_turns(the_tenant uuid, the_stream uuid, the_seq bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  moved bigint := the_seq;
+BEGIN
+  WHILE moved IS NOT NULL LOOP
+    the_seq := moved;
+    SELECT min(seq) INTO moved FROM events WHERE tenant_id = the_tenant AND conversation_id = the_stream AND seq < the_seq
+      AND turn_id IN (SELECT turn_id FROM events WHERE tenant_id = the_tenant AND conversation_id = the_stream AND seq >= the_seq);
+  END LOOP;
+  RETURN the_seq;
+END
+$$;
+
+-- The number, or a higher one: no turn has events on both sides of the result.
+CREATE OR REPLACE FUNCTION above_turns(the_tenant uuid, the_stream uuid, the_seq bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+  moved bigint := the_seq;
+BEGIN
+  WHILE moved IS NOT NULL LOOP
+    the_seq := moved;
+    SELECT max(seq) + 1 INTO moved FROM events WHERE tenant_id = the_tenant AND conversation_id = the_stream AND seq >= the_seq
+      AND turn_id IN (SELECT turn_id FROM events WHERE tenant_id = the_tenant AND conversation_id = the_stream AND seq < the_seq);
+  END LOOP;
+  RETURN the_seq;
+END
+$$;
+
+-- The first event of a stream and the first one that stays: younger than before, of a turn that has not ended, or of a turn with such an
+-- event. All events of a turn are on the same side. Null without events.
+CREATE OR REPLACE FUNCTION old_events(the_tenant uuid, the_stream uuid, before timestamptz, OUT first_seq bigint, OUT first_kept bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+  SELECT min(seq), max(seq) + 1 INTO first_seq, first_kept FROM events WHERE tenant_id = the_tenant AND conversation_id = the_stream;
+  IF first_seq IS NULL THEN RETURN; END IF;
+  first_kept := coalesce((SELECT seq FROM events WHERE tenant_id = the_tenant AND conversation_id = the_stream AND (created_at >= before
+      OR EXISTS (SELECT 1 FROM turns WHERE turns.tenant_id = the_tenant AND turns.id = events.turn_id AND turns.finished_at IS NULL))
+    ORDER BY seq LIMIT 1), first_kept);
+  IF first_kept > first_seq THEN first_kept := below_turns(the_tenant, the_stream, first_kept); END IF;
+END
+$$;
+
 -- How many events delete_events would delete.
 CREATE OR REPLACE FUNCTION count_old_events(before timestamptz, the_time timestamptz, after_tenant uuid, after_id uuid, dry_run boolean,
   OUT deleted_rows bigint, OUT deleted_conversations bigint, OUT next_tenant uuid, OUT next_id uuid)
@@ -301,7 +343,6 @@ LANGUAGE plpgsql AS $$
 DECLARE
   most constant bigint := 1000;
   checked bigint := 0;
-  horizon bigint;
   found_rows bigint;
   key record;
 BEGIN
@@ -312,11 +353,7 @@ BEGIN
     checked := checked + 1;
     next_tenant := key.tenant_id;
     next_id := key.conversation_id;
-    SELECT seq INTO horizon FROM events WHERE tenant_id = key.tenant_id AND conversation_id = key.conversation_id AND (created_at >= before
-      OR EXISTS (SELECT 1 FROM turns WHERE turns.tenant_id = key.tenant_id AND turns.id = events.turn_id AND turns.finished_at IS NULL))
-    ORDER BY seq LIMIT 1;
-    SELECT count(*) INTO found_rows FROM events WHERE tenant_id = key.tenant_id AND conversation_id = key.conversation_id
-      AND seq < coalesce(horizon, 9223372036854775807);
+    SELECT coalesce(first_kept - first_seq, 0) INTO found_rows FROM old_events(key.tenant_id, key.conversation_id, before);
     deleted_rows := deleted_rows + found_rows;
   END LOOP;
   IF checked < most THEN
@@ -327,7 +364,7 @@ END
 $$;
 
 -- One batch: deletes events older than before from the beginnings of the streams after the given one. A stream with more than fits comes
--- first in the next batch; next_stream is null after the last stream. A stream never gets a gap.
+-- first in the next batch; next_stream is null after the last stream. A stream never gets a gap, and the events of a turn go together.
 CREATE OR REPLACE FUNCTION delete_events(before timestamptz, after_tenant uuid, after_stream uuid,
   OUT deleted bigint, OUT next_tenant uuid, OUT next_stream uuid)
 LANGUAGE plpgsql AS $$
@@ -335,8 +372,8 @@ DECLARE
   most_streams constant bigint := 200;
   most_events constant bigint := 2000;
   checked bigint := 0;
+  begins bigint;
   horizon bigint;
-  first_seq bigint;
   ends bigint;
   batch bigint;
   key record;
@@ -347,21 +384,19 @@ BEGIN
   FOR key IN SELECT tenant_id, conversation_id FROM leases
     WHERE after_tenant IS NULL OR (tenant_id, conversation_id) > (after_tenant, after_stream)
     ORDER BY tenant_id, conversation_id LIMIT most_streams LOOP
-    -- The first seq that must stay: younger, or of a turn that has not ended.
-    SELECT seq INTO horizon FROM events WHERE tenant_id = key.tenant_id AND conversation_id = key.conversation_id AND (created_at >= before
-      OR EXISTS (SELECT 1 FROM turns WHERE turns.tenant_id = key.tenant_id AND turns.id = events.turn_id AND turns.finished_at IS NULL))
-    ORDER BY seq LIMIT 1;
-    SELECT min(seq) INTO first_seq FROM events WHERE tenant_id = key.tenant_id AND conversation_id = key.conversation_id;
-    IF first_seq IS NOT NULL THEN
-      ends := least(coalesce(horizon, 9223372036854775807), first_seq + most_events - deleted);
+    SELECT o.first_seq, o.first_kept INTO begins, horizon FROM old_events(key.tenant_id, key.conversation_id, before) AS o;
+    IF begins IS NOT NULL THEN
+      ends := horizon;
+      IF horizon - begins > most_events - deleted THEN
+        ends := below_turns(key.tenant_id, key.conversation_id, begins + most_events - deleted);
+        -- A turn with more events than a batch is deleted at once, as a batch of its own.
+        IF ends = begins AND deleted > 0 THEN RETURN; END IF;
+        IF ends = begins THEN ends := above_turns(key.tenant_id, key.conversation_id, begins + most_events); END IF;
+      END IF;
       DELETE FROM events WHERE tenant_id = key.tenant_id AND conversation_id = key.conversation_id AND seq < ends;
       GET DIAGNOSTICS batch = ROW_COUNT;
-      -- Where the batch was full before the horizon was reached, there may be more.
-      IF ends IS DISTINCT FROM horizon AND batch >= most_events - deleted THEN
-        deleted := deleted + batch;
-        RETURN;
-      END IF;
       deleted := deleted + batch;
+      IF ends < horizon THEN RETURN; END IF;
     END IF;
     checked := checked + 1;
     next_tenant := key.tenant_id;

@@ -1,6 +1,6 @@
 -- The commits of a turn: a guard and the writes that it guards in one call, so that no round trip lies between them.
 
--- Commit A: stores a turn. outcome: stored, duplicate, unknown, superseded.
+-- Commit A: stores a turn. outcome: stored, duplicate, unknown, superseded, or retried, and then stored_turn is the call that has retried it.
 CREATE OR REPLACE FUNCTION open_turn(doc jsonb, ttl interval, is_retry boolean,
   OUT outcome text, OUT claimed_epoch bigint, OUT first_event bigint, OUT found_state jsonb, OUT found_assistant text,
   OUT stored_turn uuid, OUT stored_fingerprint text)
@@ -42,6 +42,17 @@ BEGIN
       WHERE tenant_id = the_tenant AND channel = entry ->> 'channel' AND account = entry ->> 'account'
         AND external_id = entry ->> 'external_id' AND expires_at > the_time;
       IF FOUND THEN outcome := 'duplicate'; END IF;
+    END IF;
+  END IF;
+  IF outcome IS NULL AND doc #>> '{calls,0,retry_of}' IS NOT NULL THEN
+    -- An unknown outcome is retried once. The lock makes retries at the same time wait for each other.
+    PERFORM 1 FROM tool_calls WHERE tenant_id = the_tenant AND id = (doc #>> '{calls,0,retry_of}')::uuid AND error_code = 'outcome_unknown' FOR UPDATE;
+    IF FOUND THEN
+      SELECT id INTO stored_turn FROM tool_calls WHERE tenant_id = the_tenant AND retry_of = (doc #>> '{calls,0,retry_of}')::uuid LIMIT 1;
+      IF FOUND THEN
+        outcome := 'retried';
+        RETURN;
+      END IF;
     END IF;
   END IF;
   IF outcome IS NULL AND entry IS NOT NULL THEN
@@ -96,6 +107,7 @@ BEGIN
     the_time, the_time, (doc ->> 'client')::json, doc ->> 'request_digest', doc ->> 'credential', (doc ->> 'context')::json);
   IF doc ? 'unanswered' AND existing THEN
     PERFORM put_client_results(the_tenant, the_conversation, doc -> 'results', doc ->> 'unanswered');
+    PERFORM touch_conversation(the_tenant, the_conversation, the_time);
   END IF;
   IF message_count > 0 THEN
     PERFORM put_messages(the_tenant, the_conversation, the_turn, the_time, doc -> 'messages', CASE WHEN starts THEN next_seq END);
@@ -204,6 +216,7 @@ BEGIN
         AND conversation_id = the_conversation AND turn_id = the_turn AND tool_call_id = item.tool_call_id AND status = 'pending';
       IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('message %s', item.tool_call_id); END IF;
     END LOOP;
+    PERFORM touch_conversation(the_tenant, the_conversation, the_time);
   END IF;
   IF doc ? 'calls' THEN PERFORM put_calls(doc -> 'calls'); END IF;
   IF doc ? 'approvals' THEN PERFORM put_approvals(the_tenant, the_conversation, the_turn, the_time, doc -> 'approvals'); END IF;

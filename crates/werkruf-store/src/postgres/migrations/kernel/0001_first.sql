@@ -269,6 +269,7 @@ CREATE UNIQUE INDEX tool_calls_by_place ON tool_calls (tenant_id, turn_id, step,
 CREATE INDEX tool_calls_by_item ON tool_calls (tenant_id, conversation_id, item_id) WHERE item_id IS NOT NULL;
 CREATE INDEX tool_calls_by_key ON tool_calls (tenant_id, dedupe_key, created_at) WHERE dedupe_key IS NOT NULL;
 CREATE INDEX tool_calls_by_conversation ON tool_calls (tenant_id, conversation_id, id);
+CREATE INDEX tool_calls_retries ON tool_calls (tenant_id, retry_of) WHERE retry_of IS NOT NULL;
 -- Reads are not in it: it answers whether a call of the conversation has had an effect since a time.
 CREATE INDEX tool_calls_effects ON tool_calls (tenant_id, conversation_id, finished_at) WHERE effect <> 'read' AND finished_at IS NOT NULL;
 

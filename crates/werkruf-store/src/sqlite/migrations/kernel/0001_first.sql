@@ -119,6 +119,7 @@ CREATE TABLE api_keys (
 
 -- ---------------------------------------------------------------- conversations
 
+-- updated_at: when a message or the state was last written. state and summary may be long and come last: a list reads the columns before them only.
 -- summary: the messages up to the seq summary_until, in short; the model gets the summary in their place.
 -- summary_untrusted: a JSON array of the untrusted results among them.
 CREATE TABLE conversations (
@@ -128,9 +129,9 @@ CREATE TABLE conversations (
   channel    TEXT NOT NULL,
   assistant  TEXT NOT NULL,
   title      TEXT NOT NULL,
-  state      TEXT NOT NULL DEFAULT '{}',
   created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL,
+  state      TEXT NOT NULL DEFAULT '{}',
   summary    TEXT,
   summary_until INTEGER,
   summary_untrusted TEXT,
@@ -267,6 +268,8 @@ CREATE INDEX tool_calls_by_key ON tool_calls (conversation_id, dedupe_key, creat
 CREATE INDEX tool_calls_by_conversation ON tool_calls (tenant_id, conversation_id, id);
 -- Without reads: the index answers whether a call had an effect since a given time.
 CREATE INDEX tool_calls_effects ON tool_calls (conversation_id, finished_at) WHERE effect <> 'read' AND finished_at IS NOT NULL;
+
+CREATE INDEX tool_calls_retries ON tool_calls (tenant_id, retry_of) WHERE retry_of IS NOT NULL;
 
 CREATE TABLE call_attempts (
   tenant_id   TEXT NOT NULL,
