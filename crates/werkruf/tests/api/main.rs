@@ -26,6 +26,8 @@ mod cost;
 mod data_not_instruction;
 #[cfg(test)]
 mod deadlines;
+#[cfg(test)]
+mod fast_model;
 #[cfg(all(test, feature = "flights"))]
 mod flight_functions;
 #[cfg(test)]
