@@ -71,8 +71,11 @@ pub struct ToolSpec {
     pub timeout: Option<Duration>,
     /// The maximum number of attempts, including the first. A `once` tool always has one attempt.
     pub attempts: u32,
-    /// How long a result may be reused beyond the turn; zero means inside the turn only.
-    pub reuse: Duration,
+    /// How long a result may be reused; `None` means inside the turn only. Zero means never: each call of a `read` tool runs, for a tool
+    /// that is polled.
+    pub reuse: Option<Duration>,
+    /// How often one turn may make the very same call.
+    pub repeat_limit: u32,
     /// The roles of which one must approve each call; empty if no approval is needed.
     pub approval: Vec<Cow<'static, str>>,
     /// Must change when stored results must no longer be reused.
@@ -128,7 +131,8 @@ impl ToolSpec {
             permission: None,
             timeout: None,
             attempts: 3,
-            reuse: Duration::ZERO,
+            reuse: None,
+            repeat_limit: 3,
             approval: Vec::new(),
             version: Cow::Borrowed("1"),
             answers_directly: false,

@@ -92,13 +92,12 @@ impl CallBatch<'_> {
         // A retry runs on purpose; the API has checked the operator's `force`.
         let deliberate = row.retry_of.is_some();
         let in_turn = || self.earlier.iter().any(|call| call.row.dedupe_key == row.dedupe_key);
-        let only_in_turn = spec.effect == Effect::Read && spec.reuse.is_zero();
-        if deliberate || (only_in_turn && !in_turn()) {
+        let is_read = spec.effect == Effect::Read;
+        let polled = is_read && spec.reuse.is_some_and(|window| window.is_zero());
+        if deliberate || polled || (is_read && spec.reuse.is_none() && !in_turn()) {
             return Ok(Deduped::Lead(leader));
         }
-        if spec.effect != Effect::Read
-            && let Some(outcome) = self.earlier_in_turn(row)?
-        {
+        if !is_read && let Some(outcome) = self.earlier_in_turn(row)? {
             return Ok(Deduped::Finished(outcome));
         }
         let earlier = scope.turns.reusable_call(scope.tenant_id(), scope.conversation_id, key).await?;
@@ -172,7 +171,7 @@ fn judge(earlier: Option<Reusable>, spec: &ToolSpec, turn_id: Uuid, now: Timesta
     if call.status != CallStatus::Succeeded || (earlier.stale && spec.effect == Effect::Read) {
         return EarlierCall::None;
     }
-    let window = SignedDuration::try_from(spec.reuse).unwrap_or(SignedDuration::ZERO);
+    let window = SignedDuration::try_from(spec.reuse.unwrap_or_default()).unwrap_or(SignedDuration::ZERO);
     if call.turn_id == turn_id || age < window { EarlierCall::Reuse(Box::new(call)) } else { EarlierCall::None }
 }
 

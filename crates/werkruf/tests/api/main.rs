@@ -51,6 +51,8 @@ mod maintenance;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]
+mod polling;
+#[cfg(test)]
 mod provider_items;
 #[cfg(test)]
 mod responses_model;
