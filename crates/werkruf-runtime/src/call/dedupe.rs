@@ -40,6 +40,7 @@ struct CallIdentity<'a> {
     /// The business case, workflow, collection and document that the request names: a tool may answer by them.
     about: [Option<&'a str>; 5],
     collections: &'a [String],
+    defaults: Option<&'a Value>,
 }
 
 impl CallIdentity<'_> {
@@ -77,6 +78,7 @@ impl CallBatch<'_> {
             about: [&context.case_id, &context.workflow_id, &context.collection_id, &context.document_id, &context.document_version_id]
                 .map(Option::as_deref),
             collections: &context.collections,
+            defaults: context.defaults.get(spec.name.as_ref()),
         };
         let key = identity
             .key()

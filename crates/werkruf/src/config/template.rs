@@ -116,6 +116,7 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # # compaction = "trim"
 # # safety_mode = "strict"             # applies to every turn, beside the profile of the request
 # # collections = ["handbook"]         # what its turns search
+# # defaults = { search_flights = { award_only = true } }
 # # taint = "approve"                  # off | approve | deny: calls with consequences after untrusted content
 
 # [[tools]]                            # your own tool, one HTTP request per call

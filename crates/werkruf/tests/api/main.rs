@@ -51,6 +51,8 @@ mod maintenance;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]
+mod offline;
+#[cfg(test)]
 mod polling;
 #[cfg(test)]
 mod provider_items;
