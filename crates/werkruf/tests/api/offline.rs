@@ -1,6 +1,7 @@
 //! Chats without a language model: the tools propose the calls.
 
 use jiff::SignedDuration;
+use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Reply, call};
 
@@ -42,6 +43,34 @@ async fn short_answers_complete_a_flight_search_in_the_language_of_the_conversat
     let searched = [&request["origin"], &request["destination"], &request["depart_date"], &request["cabin"]];
     assert_eq!(searched, [&json!("FRA"), &json!("NYC"), &json!(day), &json!("BUSINESS")], "{last}");
     german(&last, "Meilen");
+}
+
+#[tokio::test]
+async fn a_question_is_looked_up_in_the_documents() {
+    let server = offline().await;
+    let text = "Employees who travel by train may book first class for journeys of more than four hours.";
+    let document = json!({"id": "travel", "title": "Travel policy", "text": text});
+    let added = server.operator(Method::POST, "/api/knowledge/documents").json(&document).send().await.unwrap();
+    assert_eq!(added.status(), 200);
+    let answer = say(&server, 4, &mut Value::Null, "When may employees who travel by train book first class?").await;
+    let call = &answer["tool_results"][0];
+    assert_eq!((&call["tool"], &call["data"]["kind"]), (&json!("search_knowledge_base"), &json!("docs")), "{answer}");
+    assert!(answer["message"]["content"].as_str().unwrap().contains("more than four hours"), "{answer}");
+    // The tools of the office come first, and a greeting is no question.
+    let requests = say(&server, 4, &mut Value::Null, "Which requests are open?").await;
+    assert_eq!((&requests["tool_results"][0]["tool"], requests["tool_results"].as_array().unwrap().len()), (&json!("get_requests"), 1));
+    assert_eq!(say(&server, 4, &mut Value::Null, "Hello there").await["tool_results"], json!([]));
+}
+
+#[tokio::test]
+async fn a_question_without_an_answer_offers_no_web_search_and_says_what_can_be_asked() {
+    let server = offline().await;
+    let answer = say(&server, 4, &mut Value::Null, "How high is the Eiffel tower?").await;
+    let data = &answer["tool_results"][0]["data"];
+    assert_eq!((&data["kind"], data.get("suggested_tool")), (&json!("nothing"), None), "{answer}");
+    let text = answer["message"]["content"].as_str().unwrap();
+    assert!(!text.contains("web") && text.contains("I can look up: requests"), "{text}");
+    assert_eq!(answer["session_state"].get("pending_gpt_query"), None);
 }
 
 #[cfg(feature = "flights")]
