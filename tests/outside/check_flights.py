@@ -193,7 +193,7 @@ def check_flights_functions_of_the_seed():
         status, seats, _ = server.call("POST", "/functions/v1/seatsaero-flight-search", body, user=4)
         assert status == 200 and seats["success"] and seats["results"]["count"] == 2 == seats["returnResults"]["count"], seats
         flight = seats["results"]["flights"][0]
-        assert flight["price"] == "85,000 miles + $450.00" and flight["taxes"] == {"amount": 450.0, "currency": "USD"} and flight["bookingLinks"] == {}
+        assert flight["price"] == "85,000 miles + $450.00" and flight["taxes"] == {"amount": 450.0, "currency": "USD"} and flight["bookingLinks"] == {"Book": "https://example.org/" + flight["id"]}
         assert flight["outbound"]["departure"] == {"airport": "FRA", "time": "2025-03-15T10:30:00"}
         status, offers, _ = server.call("POST", "/functions/v1/amadeus-flight-search", {**body, "debug": True})
         assert status == 200 and offers["results"]["flights"][0]["type"] == "flight-offer" and offers["dictionaries"]["carriers"] == {"LH": "LUFTHANSA"}

@@ -55,6 +55,9 @@ class Flights(FakeServer):
                 query = dict(urllib.parse.parse_qsl(encoded))
                 if path == "/partnerapi/search":
                     return self.seats_search(query)
+                if path.startswith("/partnerapi/trips/"):
+                    link = {"label": "Book", "link": "https://example.org/" + path.rpartition("/")[2], "primary": True}
+                    return self.packed({"data": [], "booking_links": [link], "carriers": {}})
                 if path == "/v2/shopping/flight-offers":
                     return self.flight_offers(query)
                 self.answer(404, {})

@@ -62,6 +62,9 @@ pub struct ToolContext {
     /// The collections that the assistant searches; empty: not limited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub collections: Vec<String>,
+    /// Arguments that the assistant sets where neither the model nor the person says anything, by tool.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub defaults: Map<String, Value>,
     /// Credentials passed on. Never serialised.
     #[serde(default, skip_serializing)]
     pub auth: Option<Auth>,
@@ -122,6 +125,7 @@ impl ToolContext {
             safety_mode: None,
             safety_pinned: Vec::new(),
             collections: Vec::new(),
+            defaults: Map::new(),
             auth: None,
             extra: Map::new(),
         }

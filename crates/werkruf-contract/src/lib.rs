@@ -18,6 +18,7 @@ mod principal;
 mod schema;
 mod texts;
 mod tool;
+mod tool_object;
 
 pub use call::{ApprovalStatus, CallKind, CallStatus, Effect, Runner, TurnStatus};
 pub use cancel::{Cancel, Deadline};
@@ -36,9 +37,8 @@ pub use models::{Citation, ModelSource, Models, NoModels, TextAnswer, TextReques
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Need, Permission, Principal, Role, Scope, Tenant};
 pub use schema::{Shape, parameters_of, strict};
-pub use tool::{
-    BoxFuture, Invocation, PENDING_QUESTION, Reply, State, Tool, ToolObject, ToolSpec, Trust, Typed, merge_concurrent, merge_state,
-};
+pub use tool::{BoxFuture, Invocation, PENDING_QUESTION, Reply, State, Tool, ToolSpec, Trust, merge_concurrent, merge_state};
+pub use tool_object::{ToolObject, Typed};
 
 pub use texts::{Language, TextArg, Texts, fold, is_locale};
 

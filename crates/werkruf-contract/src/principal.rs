@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::call::string_enum;
+use crate::texts::{Language, is_locale};
 
 string_enum! {
     /// What a role may do with an entity.
@@ -99,6 +100,17 @@ impl Principal {
     /// The tenant that the person belongs to.
     pub fn tenant(&self) -> Tenant<'_> {
         Tenant { id: self.tenant_id, slug: &self.tenant_slug }
+    }
+
+    /// The person's locale. A row may hold anything; only a language tag may reach a prompt.
+    pub fn language_tag(&self) -> &str {
+        if is_locale(&self.locale) { &self.locale } else { Language::of("").locale() }
+    }
+
+    /// The locale in which to answer a text; `None` if the text does not show its language.
+    pub fn locale_of_text(&self, text: &str) -> Option<String> {
+        let (own, written) = (self.language_tag(), Language::guess(text)?);
+        Some(if written == Language::of(own) { own } else { written.locale() }.to_owned())
     }
 
     /// The widest scope that any role grants for this need; `None` means permission denied.

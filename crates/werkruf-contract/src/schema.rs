@@ -158,6 +158,13 @@ impl Shape {
         jsonschema::options().should_validate_formats(true).build(schema).map(Self).map_err(|error| error.to_string())
     }
 
+    /// Compiles a schema without its bounds and formats: only names and types count.
+    pub fn of_types(schema: &Value) -> Result<Self, String> {
+        let mut schema = schema.clone();
+        remove_bounds(&mut schema);
+        Self::compile(&schema)
+    }
+
     /// Whether the value is valid; cheaper than listing the violations.
     pub fn fits(&self, value: &Value) -> bool {
         self.0.is_valid(value)
@@ -172,6 +179,22 @@ impl Shape {
 impl std::fmt::Debug for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Shape")
+    }
+}
+
+/// Keywords that limit values of the right type.
+const BOUNDS: [&str; 6] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "maxItems"];
+
+fn remove_bounds(node: &mut Value) {
+    let Some(object) = node.as_object_mut() else { return };
+    object.retain(|key, _| !BOUNDS.contains(&key.as_str()));
+    for (key, value) in object {
+        match (key.as_str(), value) {
+            ("properties", Value::Object(properties)) => properties.values_mut().for_each(remove_bounds),
+            ("anyOf" | "oneOf" | "allOf", Value::Array(options)) => options.iter_mut().for_each(remove_bounds),
+            ("items", items) => remove_bounds(items),
+            _ => {}
+        }
     }
 }
 

@@ -15,15 +15,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::Effect;
 use crate::cancel::{Cancel, Deadline};
-use crate::check::Violation;
 use crate::context::ToolContext;
 use crate::error::Failure;
-use crate::error_code::ErrorCode;
 use crate::models::Models;
 use crate::principal::{Need, Principal, Scope, Tenant};
 use crate::texts::Texts;
-use crate::{Effect, parameters_of};
 
 /// A boxed future, for traits that are used as trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -71,8 +69,11 @@ pub struct ToolSpec {
     pub timeout: Option<Duration>,
     /// The maximum number of attempts, including the first. A `once` tool always has one attempt.
     pub attempts: u32,
-    /// How long a result may be reused beyond the turn; zero means inside the turn only.
-    pub reuse: Duration,
+    /// How long a result may be reused; `None` means inside the turn only. Zero means never: each call of a `read` tool runs, for a tool
+    /// that is polled.
+    pub reuse: Option<Duration>,
+    /// How often one turn may make the very same call.
+    pub repeat_limit: u32,
     /// The roles of which one must approve each call; empty if no approval is needed.
     pub approval: Vec<Cow<'static, str>>,
     /// Must change when stored results must no longer be reused.
@@ -90,6 +91,11 @@ pub struct ToolSpec {
     pub direct_form_of: Option<Cow<'static, str>>,
     /// Whether what the tool returns may be written by strangers. After such a result, calls with consequences need an approval.
     pub trust: Trust,
+    /// The arguments for which an assistant may set defaults. The tool reads them from `ToolContext::defaults`.
+    pub defaults: &'static [&'static str],
+    /// The schema says which values a model should choose, and the tool itself judges those that it does choose: some are corrected, others
+    /// refused in the language of the user.
+    pub judges_values: bool,
     /// Whether the tool's arguments leave the company, so that a text from a stranger could make the model send data away with it.
     pub external: bool,
 }
@@ -128,7 +134,8 @@ impl ToolSpec {
             permission: None,
             timeout: None,
             attempts: 3,
-            reuse: Duration::ZERO,
+            reuse: None,
+            repeat_limit: 3,
             approval: Vec::new(),
             version: Cow::Borrowed("1"),
             answers_directly: false,
@@ -137,6 +144,8 @@ impl ToolSpec {
             tenants: Vec::new(),
             direct_form_of: None,
             trust: Trust::Trusted,
+            defaults: &[],
+            judges_values: false,
             external: false,
         }
     }
@@ -255,6 +264,16 @@ pub trait Tool: Send + Sync + 'static {
         None
     }
 
+    /// The arguments in a message that continues this tool's last result, such as the answer to its question; for the offline planner.
+    fn follow_up(&self, _result: &Value, _text: &str, _locale: &str, _today: Date) -> Option<Self::Args> {
+        None
+    }
+
+    /// The arguments for a message that no tool has a call for; for the offline planner.
+    fn last_resort(&self, _text: &str) -> Option<Self::Args> {
+        None
+    }
+
     /// The arguments of the call that this tool offered in the session state, if the message accepts the offer.
     fn claims(&self, _state: &State, _text: &str) -> Option<Self::Args> {
         None
@@ -268,91 +287,6 @@ pub trait Tool: Send + Sync + 'static {
     /// The session state fields that belong to this tool. Of all tools only their owners may change them.
     fn owns_state(&self) -> &'static [&'static str] {
         self.offers()
-    }
-}
-
-/// A tool as a trait object, with JSON arguments and results. The registry and tools from the configuration use it.
-pub trait ToolObject: Send + Sync + 'static {
-    fn spec(&self) -> &ToolSpec;
-    /// JSON Schema of the arguments.
-    fn parameters(&self) -> &Value;
-    /// The arguments with defaults filled in, as they are passed to the tool and compared with other calls.
-    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
-        Ok(args)
-    }
-    fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>>;
-    fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Value> {
-        let _ = (text, locale, today);
-        None
-    }
-    fn claims(&self, state: &State, text: &str) -> Option<Value> {
-        let _ = (state, text);
-        None
-    }
-    /// The session state fields that hold an offer of this tool.
-    fn offers(&self) -> &'static [&'static str] {
-        &[]
-    }
-    /// The session state fields that belong to this tool. Of all tools only their owners may change them.
-    fn owns_state(&self) -> &'static [&'static str] {
-        self.offers()
-    }
-}
-
-/// Adapts a `Tool` to `ToolObject`.
-pub struct Typed<T> {
-    tool: T,
-    spec: ToolSpec,
-    parameters: Value,
-}
-
-impl<T: Tool> Typed<T> {
-    /// Wraps a tool for the registry.
-    pub fn new(tool: T) -> Self {
-        Self { spec: tool.spec(), parameters: parameters_of::<T::Args>(), tool }
-    }
-}
-
-impl<T: Tool> ToolObject for Typed<T> {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    fn parameters(&self) -> &Value {
-        &self.parameters
-    }
-
-    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
-        let typed: T::Args = serde_json::from_value(args).map_err(|error| vec![Violation::new("", error.to_string())])?;
-        serde_json::to_value(typed).map_err(|error| vec![Violation::new("", error.to_string())])
-    }
-
-    fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
-        Box::pin(async move {
-            let args = serde_json::from_value(args)
-                .map_err(|error| Failure::validation(ErrorCode::InvalidArguments, format!("The arguments do not fit: {error}")))?;
-            let reply = self.tool.call(args, invocation).await?;
-            let data = serde_json::to_value(&reply.data).map_err(|error| {
-                Failure::fatal(ErrorCode::BadResponse, "The tool's answer could not be written as JSON.").because(error.to_string())
-            })?;
-            Ok(reply.map(|_| data))
-        })
-    }
-
-    fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Value> {
-        serde_json::to_value(self.tool.propose(text, locale, today)?).ok()
-    }
-
-    fn claims(&self, state: &State, text: &str) -> Option<Value> {
-        serde_json::to_value(self.tool.claims(state, text)?).ok()
-    }
-
-    fn offers(&self) -> &'static [&'static str] {
-        self.tool.offers()
-    }
-
-    fn owns_state(&self) -> &'static [&'static str] {
-        self.tool.owns_state()
     }
 }
 

@@ -48,6 +48,7 @@ offline-thing-get_user_info = deine Angaben („Wer bin ich?“)
 offline-thing-create_request = neue Anfragen („Erstelle eine Anfrage: Drucker reparieren“)
 offline-thing-search_flights = Flüge („Suche Business-Flüge von FRA nach JFK am 15. März“)
 offline-thing-select_itinerary = einen gezeigten Flug auswählen („Nimm den zweiten“)
+offline-thing-search_knowledge_base = Dokumente („Was steht in der Reiserichtlinie über Bahnfahrten?“)
 offline-thing-remember = etwas merken („Merk dir, dass ich gern am Gang sitze“)
 
 # Requests and tasks.

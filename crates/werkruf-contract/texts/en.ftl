@@ -48,6 +48,7 @@ offline-thing-get_user_info = who you are (“Who am I?”)
 offline-thing-create_request = new requests (“Create a request: repair the printer”)
 offline-thing-search_flights = flights ("Find business flights from FRA to JFK on March 15")
 offline-thing-select_itinerary = choosing a flight that was shown ("Take the second one")
+offline-thing-search_knowledge_base = documents ("What does the travel policy say about trains?")
 offline-thing-remember = remembering something ("Remember that I like aisle seats")
 
 # Requests and tasks.

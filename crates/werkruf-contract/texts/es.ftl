@@ -48,6 +48,7 @@ offline-thing-get_user_info = tus datos («¿Quién soy?»)
 offline-thing-create_request = nuevas solicitudes («Crea una solicitud: reparar la impresora»)
 offline-thing-search_flights = vuelos («Busca vuelos en business de MAD a JFK el 15 de marzo»)
 offline-thing-select_itinerary = elegir un vuelo mostrado («Toma el segundo»)
+offline-thing-search_knowledge_base = documentos («¿Qué dice la política de viajes sobre los trenes?»)
 offline-thing-remember = recordar algo («Recuerda que prefiero pasillo»)
 
 # Requests and tasks.

@@ -1,7 +1,8 @@
 //! The arguments of `search_flights`, and how a request is completed over several messages.
 //!
 //! No argument is required; the tool asks for missing ones. Precedence: the arguments of the call, then the pending request
-//! in the session state, then the last request (if `reuse_last_request` is set), then the user's preferences.
+//! in the session state, then the last request (if `reuse_last_request` is set), then the user's preferences, then the
+//! assistant's defaults.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,11 @@ pub(super) const PENDING: &str = "pending_flight_request";
 /// The session state field of the last complete request.
 pub(super) const LAST: &str = "last_flight_request";
 
+/// The most days before and after the wanted one.
+pub(super) const MAX_FLEXIBILITY: i64 = 3;
+/// The arguments for which an assistant may have defaults.
+pub(super) const DEFAULTS: [&str; 6] = ["award_only", "cabin", "currency", "flexibility", "loyalty_programs", "max_results"];
+
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Args {
@@ -27,18 +33,23 @@ pub struct Args {
     pub destination: Option<String>,
     /// Day of departure, YYYY-MM-DD
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date"))]
     pub depart_date: Option<String>,
     /// Day of the return flight, YYYY-MM-DD; leave it out for one way
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date"))]
     pub return_date: Option<String>,
     /// Adults, 1 to 9; 1 by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 9))]
     pub pax: Option<u32>,
     /// Children from 2 to 11 years
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 8))]
     pub children: Option<u32>,
-    /// Infants on a lap
+    /// Infants on a lap, at most one per adult
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 9))]
     pub infants: Option<u32>,
     /// Class of travel
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +72,7 @@ pub struct Args {
     /// Days before and after that would do as well, for flights for miles
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3))]
-    pub flexibility: Option<u8>,
+    pub flexibility: Option<i64>,
     /// Currency of prices; EUR by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
@@ -80,6 +91,7 @@ pub struct Args {
 pub struct Constraints {
     /// Most taxes and fees of a flight for miles
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0))]
     pub max_taxes: Option<f64>,
     /// Currency of max_taxes; USD by default
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,15 +105,15 @@ pub struct Constraints {
 }
 
 impl Args {
-    /// The arguments, completed from the session state.
-    pub(super) fn completed(self, state: &State) -> Self {
+    /// The arguments, completed from the session state, then from the defaults of the assistant.
+    pub(super) fn completed(self, state: &State, defaults: Option<&Value>) -> Self {
         let again = self.reuse_last_request.unwrap_or(false);
         let mut known = self.without_aliases().or_from(Self::stored(state.get(PENDING)));
         if again {
             known = known.or_from(Self::stored(state.get(LAST)));
         }
         known.reuse_last_request = None;
-        known.or_from_preferences(state.get("preferences"))
+        known.or_from_preferences(state.get("preferences")).or_from(Self::stored(defaults))
     }
 
     /// Resolves aliases. An empty text counts as absent.
@@ -110,6 +122,8 @@ impl Args {
             *text = text.take().filter(|text| !text.trim().is_empty());
         }
         self.award_only = self.award_only.or(self.use_miles.take());
+        // As the seed does: a model that writes -1 or 7 means none or many.
+        self.flexibility = self.flexibility.map(|days| days.clamp(0, MAX_FLEXIBILITY));
         if let Some(non_stop) = self.non_stop.take() {
             self.constraints.get_or_insert_default().nonstop_only.get_or_insert(non_stop);
         }

@@ -1,11 +1,15 @@
 use serde_json::{Value, json};
-use werkruf_contract::State;
+use werkruf_contract::{State, parameters_of};
 
 use super::Args;
 
 fn completed(args: Value, state: &Value) -> Value {
+    completed_with(args, state, None)
+}
+
+fn completed_with(args: Value, state: &Value, defaults: Option<&Value>) -> Value {
     let state: State = state.as_object().unwrap().clone();
-    serde_json::from_value::<Args>(args).unwrap().completed(&state).to_json()
+    serde_json::from_value::<Args>(args).unwrap().completed(&state, defaults).to_json()
 }
 
 #[test]
@@ -53,4 +57,32 @@ fn aliases_are_accepted() {
     let both =
         completed(json!({"use_miles": true, "award_only": false, "non_stop": true, "constraints": {"nonstop_only": false}}), &json!({}));
     assert_eq!(both, json!({"award_only": false, "constraints": {"nonstop_only": false}}));
+}
+
+#[test]
+fn the_defaults_of_the_assistant_come_last() {
+    let defaults = json!({"award_only": true, "cabin": "BUSINESS"});
+    let with = |args: Value, state: &Value| completed_with(args, state, Some(&defaults));
+    assert_eq!(with(json!({"origin": "FRA"}), &json!({})), json!({"origin": "FRA", "award_only": true, "cabin": "BUSINESS"}));
+    assert_eq!(with(json!({"award_only": false}), &json!({})), json!({"award_only": false, "cabin": "BUSINESS"}));
+    let state = json!({"pending_flight_request": {"award_only": false}, "preferences": {"cabin": "first"}});
+    assert_eq!(with(json!({}), &state), json!({"award_only": false, "cabin": "FIRST"}), "what the person said before comes first");
+}
+
+#[test]
+fn flexibility_is_clamped() {
+    for (given, days) in [(-1, 0), (0, 0), (2, 2), (30, 3)] {
+        assert_eq!(completed(json!({"flexibility": given}), &json!({})), json!({"flexibility": days}));
+    }
+}
+
+#[test]
+fn the_schema_has_bounds_and_formats() {
+    let schema = parameters_of::<Args>();
+    let property = |name: &str| schema["properties"][name].clone();
+    assert_eq!([property("depart_date")["format"].clone(), property("return_date")["format"].clone()], [json!("date"), json!("date")]);
+    let range = |name: &str| [property(name)["minimum"].clone(), property(name)["maximum"].clone()];
+    assert_eq!(range("pax"), [json!(1), json!(9)]);
+    assert_eq!(range("flexibility"), [json!(0), json!(3)]);
+    assert_eq!(range("max_results"), [json!(1), json!(20)]);
 }

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Clock, Deadline, Uuid, hex};
 
 use super::amadeus::{Amadeus, AmadeusConfig};
 use super::duffel::{Duffel, DuffelConfig};
+use super::offer::{Award, BookingLink};
 use super::provider::{Details, FlightProvider, FlightResults, OfferKind, Report, Status};
 use super::provider_error::{ProviderError, Reason};
 use super::query::Query;
@@ -25,6 +28,9 @@ const PROVIDERS: [&str; 3] = ["seatsaero", "amadeus", "duffel"];
 const MAX_CACHED_BYTES: usize = 4 * 1024 * 1024;
 /// The longest delay of an answer by the write to the cache.
 const CACHE_WRITE_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// The longest wait for the details of an award. A flight is useful without them.
+pub(super) const DETAILS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The flight settings, from the environment.
 #[derive(Debug, Clone)]
@@ -146,6 +152,34 @@ impl Flights {
         }
     }
 
+    /// Adds the booking links of these awards, as far as the provider gives them before the deadline. Each award is one more request to the
+    /// provider, so the answers are cached.
+    pub(super) async fn add_booking_links(&self, tenant_id: Uuid, awards: &mut [Award], deadline: Deadline) {
+        if self.is_sandbox() {
+            return;
+        }
+        let lookups = awards.iter().map(|award| self.booking_links(tenant_id, &award.availability_id, deadline));
+        let links = join_all(lookups).await;
+        for (award, links) in awards.iter_mut().zip(links) {
+            award.booking_links = links;
+        }
+    }
+
+    async fn booking_links(&self, tenant_id: Uuid, award: &str, deadline: Deadline) -> Vec<BookingLink> {
+        let key = (!self.cache.is_zero()).then(|| hex(&Sha256::new_with_prefix(b"booking links\n1\n").chain_update(award).finalize()));
+        if let Some(key) = &key
+            && let Some(links) = self.read_cache(tenant_id, key).await
+        {
+            return links;
+        }
+        let deadline = Deadline::after(DETAILS_TIMEOUT).earlier(deadline);
+        let Some(details) = self.details(award, None, deadline).await else { return Vec::new() };
+        if let Some(key) = key {
+            let _ = tokio::time::timeout(CACHE_WRITE_TIMEOUT, self.write_cache(tenant_id, key, &details.booking_links)).await;
+        }
+        details.booking_links
+    }
+
     /// The details of a selected award; `None` if the provider fails or takes too long.
     pub(crate) async fn details(&self, award: &str, trip: Option<&str>, deadline: Deadline) -> Option<Details> {
         let lookup = self.providers.iter().find_map(|provider| provider.details(award, trip))?;
@@ -231,12 +265,12 @@ impl Flights {
         Some(hex(&Sha256::new_with_prefix(provider.name()).chain_update(b"\n1\n").chain_update(request).finalize()))
     }
 
-    async fn read_cache(&self, tenant_id: Uuid, key: &str) -> Option<FlightResults> {
+    async fn read_cache<T: DeserializeOwned>(&self, tenant_id: Uuid, key: &str) -> Option<T> {
         let answer = self.accounts.cached_answer(tenant_id, key.to_owned(), self.clock.now()).await.ok()??;
         serde_json::from_str(&answer).ok()
     }
 
-    async fn write_cache(&self, tenant_id: Uuid, key: String, found: &FlightResults) {
+    async fn write_cache(&self, tenant_id: Uuid, key: String, found: &impl Serialize) {
         let now = self.clock.now();
         let until = jiff::SignedDuration::try_from(self.cache).ok().and_then(|span| now.checked_add(span).ok());
         let (Some(until), Ok(answer)) = (until, serde_json::to_string(found)) else { return };

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use werkruf_contract::{BoxFuture, Deadline, ErrorCode, Failure, Invocation, Reply, Texts, Tool, ToolErrorType, ToolObject, ToolSpec};
 
-use super::args::{Args, Constraints};
+use super::args::{Args, Constraints, MAX_FLEXIBILITY};
 use super::cabin::Cabin;
 use super::flights::Flights;
-use super::provider::FlightResults;
+use super::offer::Award;
 use super::provider_error::{ProviderError, Reason};
 use super::request::{ParsedRequest, Request};
 use super::tool::{SEARCH_FLIGHTS, SearchFlights};
@@ -33,7 +33,7 @@ struct Body {
     adults: Option<u32>,
     children: Option<u32>,
     infants: Option<u32>,
-    flexibility: Option<u8>,
+    flexibility: Option<i64>,
     include_return_awards: Option<bool>,
     max_results: Option<u8>,
     max: Option<u8>,
@@ -94,7 +94,14 @@ impl FlightFunction {
         let found = self.flights.search_one(provider, invocation.principal.tenant_id, &request.query, deadline).await;
         let (found, sandbox) = found.map_err(|error| failure(error, &caller.texts))?;
         match self.endpoint {
-            Endpoint::Seatsaero => Ok(seats_answer(found, sandbox, &request, &caller.texts)),
+            Endpoint::Seatsaero => {
+                let mut awards = [choose::awards(found.awards, &request), choose::awards(found.awards_return, &request)];
+                for awards in &mut awards {
+                    self.flights.add_booking_links(invocation.principal.tenant_id, awards, deadline).await;
+                }
+                let [out, back] = &awards;
+                Ok(seats_answer([out, back], found.has_more, sandbox, &request, &caller.texts))
+            }
             Endpoint::Amadeus if !sandbox => Ok(legacy::amadeus_result(&found, request.max_results)),
             // Sandbox flights have no offers as received from Amadeus.
             Endpoint::Amadeus => Err(failure(ProviderError::new(Reason::NotConfigured, "no key for amadeus is set"), &caller.texts)),
@@ -123,9 +130,8 @@ impl ToolObject for FlightFunction {
 }
 
 /// `{success, results, returnResults?, stats}`.
-fn seats_answer(found: FlightResults, sandbox: bool, request: &Request, texts: &Texts) -> Value {
-    let (awards, back) = (choose::awards(found.awards, request), choose::awards(found.awards_return, request));
-    let mut output = legacy::seats_result(&awards, &back, &request.query, found.has_more, texts);
+fn seats_answer([out, back]: [&[Award]; 2], has_more: bool, sandbox: bool, request: &Request, texts: &Texts) -> Value {
+    let mut output = legacy::seats_result(out, back, &request.query, has_more, texts);
     if sandbox {
         output["sandbox"] = json!(true);
         output["notice"] = json!(texts.text("flights-sandbox", &[]));
@@ -149,7 +155,7 @@ fn read(body: Value, results: u8, caller: &Caller) -> Result<Request, Failure> {
         children: body.children,
         infants: body.infants,
         cabin: Some(cabin),
-        flexibility: Some(body.flexibility.unwrap_or(0).min(3)),
+        flexibility: Some(body.flexibility.unwrap_or(0).clamp(0, MAX_FLEXIBILITY)),
         currency: body.currency.or(body.currency_code),
         max_results: Some(body.max_results.or(body.max).unwrap_or(results).clamp(1, 20)),
         constraints: body.non_stop.map(|direct| Constraints { nonstop_only: Some(direct), ..Constraints::default() }),

@@ -1,6 +1,7 @@
 //! Derives search arguments from a sentence, for a planner without a language model: places, days, cabin, people, constraints.
 
 use jiff::civil::Date;
+use serde_json::Value;
 use werkruf_contract::{Language, fold};
 
 use super::args::{Args, Constraints};
@@ -59,28 +60,64 @@ pub(super) fn search(text: &str, locale: &str, today: Date) -> Option<Args> {
     if other_topic || !(about || route) {
         return None;
     }
+    Some(arguments(text, &folded, (origin, destination), locale, today))
+}
+
+/// The longest message, in words, that continues a search without naming flights.
+const FOLLOW_UP_WORDS: usize = 9;
+
+/// The arguments of a short message that answers a question of the last search ("von Frankfurt", "am 15. März 2027", "Business"), or
+/// changes the last search.
+pub(super) fn follow_up(result: &Value, text: &str, locale: &str, today: Date) -> Option<Args> {
+    let folded = fold(text);
+    let tokens = words(&folded);
+    if tokens.len() > FOLLOW_UP_WORDS || tokens.iter().any(|token| OTHER_TOPICS.iter().any(|start| token.starts_with(start))) {
+        return None;
+    }
+    let mut places = places(text, &folded);
+    let named = tokens.iter().any(|token| FROM.contains(token) || TO.contains(token));
+    let lone = places.1.take_if(|_| places.0.is_none() && !named).or_else(|| alone(&folded).filter(|_| !named));
+    if let Some(place) = lone {
+        // A place alone answers the first question about a place.
+        let asks_origin = result["missing"].as_array().is_some_and(|missing| missing.iter().any(|name| name == "origin"));
+        places = if asks_origin { (Some(place), None) } else { (None, Some(place)) };
+    }
+    let args = arguments(text, &folded, places, locale, today);
+    // Without a question the message changes the search whose results are shown.
+    let asked = result["kind"] == "question" || result.get("error").is_some();
+    (args != Args::default()).then(|| Args { reuse_last_request: (!asked).then_some(true), ..args })
+}
+
+/// The place that is the whole message.
+fn alone(folded: &str) -> Option<String> {
+    let text = folded.trim_matches(|c: char| !c.is_alphanumeric());
+    airports::city_at(text).filter(|(_, length)| *length == text.len()).map(|(code, _)| code.to_owned())
+}
+
+fn arguments(text: &str, folded: &str, (origin, destination): (Option<String>, Option<String>), locale: &str, today: Date) -> Args {
+    let tokens: Vec<&str> = words(folded);
     let language = Language::guess(text).unwrap_or_else(|| Language::of(locale));
-    let mut days = phrase_days::days(&folded, language, locale, today).into_iter();
+    let mut days = phrase_days::days(folded, language, locale, today).into_iter();
     let depart_date = days.next().map(|day| day.to_string());
     let return_date = days.next().map(|day| day.to_string());
     let has = |starts: &[&str]| tokens.iter().any(|token| starts.iter().any(|start| token.starts_with(start)));
     let award = has(&["meile", "pramien", "praemien", "award", "millas", "milla", "miles", "mileage"]);
     let nonstop = has(&["nonstop", "direkt", "direct"]) || folded.contains("non-stop") || folded.contains("sin escala");
     let again = has(&["nochmal", "again"]) || ["noch einmal", "otra vez", "de nuevo"].iter().any(|words| folded.contains(words));
-    Some(Args {
+    Args {
         origin,
         destination,
         depart_date,
         return_date,
-        pax: people(&tokens, &ADULTS).or_else(|| group_size(&folded)),
+        pax: people(&tokens, &ADULTS).or_else(|| group_size(folded)),
         children: people(&tokens, &CHILDREN),
-        cabin: cabin(&folded, &tokens),
+        cabin: cabin(folded, &tokens),
         award_only: award.then_some(true),
-        loyalty_programs: award.then(|| named_programs(&folded)).filter(|named| !named.is_empty()),
+        loyalty_programs: award.then(|| named_programs(folded)).filter(|named| !named.is_empty()),
         constraints: nonstop.then(|| Constraints { nonstop_only: Some(true), ..Constraints::default() }),
         reuse_last_request: again.then_some(true),
         ..Args::default()
-    })
+    }
 }
 
 pub(super) fn words(folded: &str) -> Vec<&str> {

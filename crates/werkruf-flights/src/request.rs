@@ -14,6 +14,7 @@ const MAX_DAYS_AHEAD: i64 = 361;
 const MAX_PEOPLE: u32 = 9;
 /// The default number of flights of each kind.
 const DEFAULT_RESULTS: u8 = 5;
+const MAX_RESULTS: u8 = 20;
 
 /// A validated request.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +60,7 @@ impl Request {
         };
         let constraints = args.constraints.clone().unwrap_or_default();
         let taxes_in = currency_of_taxes(&constraints, texts)?;
-        let flexibility = args.flexibility.unwrap_or(0);
+        let flexibility = u8::try_from(args.flexibility.unwrap_or(0)).unwrap_or(0);
         let award_only = args.award_only.unwrap_or(false);
         let query = Query {
             origin,
@@ -124,6 +125,9 @@ fn people(args: &Args, texts: &Texts) -> Result<(), Failure> {
     let (adults, children, infants) = (args.pax.unwrap_or(1), args.children.unwrap_or(0), args.infants.unwrap_or(0));
     if adults == 0 {
         return Err(invalid(texts, "pax"));
+    }
+    if !(1..=MAX_RESULTS).contains(&args.max_results.unwrap_or(DEFAULT_RESULTS)) {
+        return Err(invalid(texts, "max_results"));
     }
     if adults.saturating_add(children) > MAX_PEOPLE || infants > adults {
         return Err(refused(texts, "too_many_passengers", &[("most", i64::from(MAX_PEOPLE).into())]));

@@ -3,7 +3,6 @@
 //! For an award flight the tool also looks up booking links and segments, which a search does not return.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
@@ -11,14 +10,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec, fold};
 
-use crate::flights::Flights;
+use crate::flights::{DETAILS_TIMEOUT, Flights};
 use crate::last_results::LAST_RESULTS;
 
 const SELECTED: &str = "selected_itineraries";
 /// Keeps the session state small.
 const MAX_SELECTED: usize = 20;
-/// The longest wait for the details of an award. The selection succeeds without the details too.
-const DETAILS_TIMEOUT: Duration = Duration::from_secs(5);
 const VERBS: [&str; 16] = [
     "nimm", "nehm", "nehme", "nehmen", "wahle", "waehle", "buche", "take", "choose", "pick", "select", "toma", "tomo", "elijo", "elige",
     "escojo",

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use werkruf_contract::{Deadline, Effect, ErrorCode, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec};
 
-use super::args::{Args, LAST, PENDING};
+use super::args::{Args, DEFAULTS, LAST, PENDING};
 use super::flights::{CombinedResults, Flights};
 use super::offer::{Award, Cash};
 use super::provider::Report;
@@ -58,6 +58,9 @@ impl Tool for SearchFlights {
         // A search without results states its reasons, and a retry would spend the provider quotas again.
         spec.attempts = 1;
         spec.answers_directly = true;
+        spec.defaults = &DEFAULTS;
+        // Too many passengers or a day in the past are refused in the user's language.
+        spec.judges_values = true;
         // Amadeus offers for many travellers are large and are returned as received.
         spec.max_response_bytes = 8 * 1024 * 1024;
         spec
@@ -66,7 +69,8 @@ impl Tool for SearchFlights {
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Answer>, Failure> {
         let texts = invocation.texts();
         let today = self.0.clock().now().to_zoned(invocation.time_zone()).date();
-        let request = match Request::read(args.completed(&invocation.state), today, &texts)? {
+        let args = args.completed(&invocation.state, invocation.context.defaults.get(SEARCH_FLIGHTS));
+        let request = match Request::read(args, today, &texts)? {
             ParsedRequest::Complete(request) => request,
             ParsedRequest::Incomplete { known, missing } => return Ok(missing_fields_reply(&known, missing, &texts)),
         };
@@ -83,6 +87,10 @@ impl Tool for SearchFlights {
 
     fn propose(&self, text: &str, locale: &str, today: Date) -> Option<Args> {
         propose::search(text, locale, today)
+    }
+
+    fn follow_up(&self, result: &Value, text: &str, locale: &str, today: Date) -> Option<Args> {
+        propose::follow_up(result, text, locale, today)
     }
 }
 

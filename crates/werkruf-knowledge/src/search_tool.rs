@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{Effect, ErrorCode, Failure, Invocation, PENDING_QUESTION, Reply, State, Texts, Tool, ToolSpec, Trust};
+use werkruf_contract::{Effect, ErrorCode, Failure, Invocation, PENDING_QUESTION, Reply, State, Texts, Tool, ToolSpec, Trust, fold};
 use werkruf_store::StoreError;
 
 use super::answerable::is_answerable;
@@ -115,9 +115,45 @@ impl Tool for SearchKnowledgeBase {
         Ok(reply)
     }
 
+    fn last_resort(&self, text: &str) -> Option<Args> {
+        is_question(text).then(|| Args { query: text.trim().to_owned(), top_k: None })
+    }
+
     fn offers(&self) -> &'static [&'static str] {
         &[PENDING_QUESTION]
     }
+}
+
+/// Words, folded, that begin a question.
+const QUESTION_WORDS: [&str; 40] = [
+    "was", "wer", "wie", "wo", "wann", "warum", "wieso", "weshalb", "welche", "welcher", "welches", "wieviel", "wozu", "gibt", "darf",
+    "muss", "what", "who", "how", "where", "when", "why", "which", "is", "are", "does", "do", "may", "must", "que", "quien", "como",
+    "donde", "cuando", "cuanto", "cual", "cuales", "hay", "debo", "puedo",
+];
+/// Beginnings of words that name documents.
+const DOCUMENT_STEMS: [&str; 11] = [
+    "wissensdatenbank",
+    "handbuch",
+    "dokument",
+    "richtlinie",
+    "unterlagen",
+    "regelung",
+    "document",
+    "manual",
+    "policy",
+    "policies",
+    "guideline",
+];
+/// Words of questions about the planner itself, which its own help text answers.
+const ABOUT_THE_PLANNER: [&str; 11] = ["kannst", "hilfe", "help", "you", "ayuda", "ayudar", "puedes", "eres", "bist", "du", "dir"];
+
+/// Whether a message is a question that documents may answer.
+fn is_question(text: &str) -> bool {
+    let folded = fold(text);
+    let words: Vec<&str> = folded.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let asks = text.trim_end().ends_with('?') || words.first().is_some_and(|first| QUESTION_WORDS.contains(first));
+    let names_documents = words.iter().any(|word| DOCUMENT_STEMS.iter().any(|stem| word.starts_with(stem)));
+    words.len() > 1 && (asks || names_documents) && !words.iter().any(|word| ABOUT_THE_PLANNER.contains(word))
 }
 
 /// The collections to search: the one that the request names, else those of the assistant, else the default one.
@@ -185,4 +221,25 @@ fn message(texts: &Texts, sources: &[Source], offers: bool) -> String {
 
 fn failed(error: &StoreError) -> Failure {
     error.read_failure("The knowledge base cannot be read right now.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_question;
+
+    #[test]
+    fn questions_and_names_of_documents_are_searched() {
+        for text in [
+            "Wie viele Urlaubstage habe ich im ersten Jahr?",
+            "Was kostet ein Zimmer",
+            "What does the travel policy say about trains",
+            "¿Cuándo se paga el bono?",
+            "Reisekosten laut Richtlinie",
+        ] {
+            assert!(is_question(text), "{text}");
+        }
+        for text in ["Hallo", "Was kannst du?", "What can you do?", "help", "¿Qué puedes hacer?", "Danke schön", "?", ""] {
+            assert!(!is_question(text), "{text}");
+        }
+    }
 }

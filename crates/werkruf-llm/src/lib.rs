@@ -44,7 +44,7 @@ pub use embeddings::{Embedded, Embeddings};
 pub use error::{ModelError, ModelFault};
 pub use http::{HttpLimits, http_client, install_tls, pinned_client, tool_client};
 pub use inspect::{WireApi, inspect};
-pub use offline::{OfflineProvider, Proposer};
+pub use offline::{OfflineProvider, PlannerMessage, Proposer};
 pub use overdue::{in_time, overdue};
 pub use request::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 pub use responses::ResponsesProvider;

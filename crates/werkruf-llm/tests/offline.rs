@@ -10,9 +10,9 @@ use werkruf_llm::{Answer, Delta, HistoryCall, Message, ModelRequest, OfflineProv
 
 /// Proposes a call for each tool whose name occurs in the text.
 fn provider() -> OfflineProvider {
-    OfflineProvider::new(Arc::new(|text, locale, today| {
-        let named = ["get_requests", "get_todos", "secret_tool"].into_iter().filter(|name| text.contains(name));
-        named.map(|name| (name.to_owned(), json!({"locale": locale, "today": today.to_string()}))).collect()
+    OfflineProvider::new(Arc::new(|message| {
+        let named = message.tools.iter().filter(|tool| message.text.contains(&tool.name));
+        named.map(|tool| (tool.name.clone(), json!({"locale": message.locale, "today": message.today.to_string()}))).collect()
     }))
 }
 

@@ -1,7 +1,10 @@
 //! Assistants: a prompt, the tools an assistant may use, and the options of its model.
 
+use std::collections::BTreeMap;
+
 use jiff::civil::Date;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use werkruf_contract::{Principal, ToolContext};
 
 use crate::taint::TaintPolicy;
@@ -48,6 +51,9 @@ pub struct Assistant {
     /// The collections that its turns search; empty: the one of the request.
     #[serde(default)]
     pub collections: Vec<String>,
+    /// Arguments of tools where neither the model nor the person says anything, by tool.
+    #[serde(default)]
+    pub defaults: BTreeMap<String, Map<String, Value>>,
     /// What calls with consequences need after the model has read untrusted content.
     #[serde(default)]
     pub taint: TaintPolicy,
@@ -81,6 +87,7 @@ impl Assistant {
             compaction: Compaction::default(),
             safety_mode: None,
             collections: Vec::new(),
+            defaults: BTreeMap::new(),
             taint: TaintPolicy::default(),
         }
     }
@@ -96,6 +103,7 @@ impl Assistant {
             context.pin_safety(profile);
         }
         context.collections.clone_from(&self.collections);
+        context.defaults = self.defaults.iter().map(|(tool, arguments)| (tool.clone(), Value::Object(arguments.clone()))).collect();
         if let ([only], None) = (self.collections.as_slice(), &context.collection_id) {
             context.collection_id = Some(only.clone());
         }

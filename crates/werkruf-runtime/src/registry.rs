@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::civil::Date;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use werkruf_contract::{Shape, Tenant, Tool, ToolObject, ToolSpec, Trust, Typed, Uuid, strict};
-use werkruf_llm::ToolDefinition;
+use werkruf_llm::{PlannerMessage, ToolDefinition};
 
 use crate::assistant::Assistant;
 use crate::client_request::ClientRequest;
@@ -89,7 +88,8 @@ impl Registry {
         if self.by_name.contains_key(&name) {
             return Err(fault("there is already a tool of this name".to_owned()));
         }
-        let shape = Shape::compile(tool.parameters()).map_err(|error| fault(format!("its schema does not compile: {error}")))?;
+        let shape = if spec.judges_values { Shape::of_types(tool.parameters()) } else { Shape::compile(tool.parameters()) };
+        let shape = shape.map_err(|error| fault(format!("its schema does not compile: {error}")))?;
         let strict_schema = strict(tool.parameters());
         let definition = ToolDefinition {
             name: name.clone(),
@@ -177,9 +177,22 @@ impl Registry {
         Offer { definitions: Arc::new(definitions), functions: Arc::from(functions) }
     }
 
-    /// The calls that the tools propose for this text. The offline planner uses them.
-    pub fn propose(&self, text: &str, locale: &str, today: Date) -> Vec<(String, Value)> {
-        self.entries.iter().filter_map(|entry| Some((entry.spec().name.to_string(), entry.tool.propose(text, locale, today)?))).collect()
+    /// The calls that the tools propose for a message: those that fit it, else the one that continues the last result, else those of last
+    /// resort. The offline planner uses them.
+    pub fn propose(&self, message: &PlannerMessage<'_>) -> Vec<(String, Value)> {
+        let PlannerMessage { text, locale, today, .. } = *message;
+        let offered = || self.entries.iter().filter(|entry| message.tools.iter().any(|tool| tool.name == entry.spec().name));
+        let calls = |arguments: &dyn Fn(&Entry) -> Option<Value>| -> Vec<(String, Value)> {
+            offered().filter_map(|entry| Some((entry.spec().name.to_string(), arguments(entry)?))).collect()
+        };
+        let mut proposed = calls(&|entry| entry.tool.propose(text, locale, today));
+        if let Some((tool, result)) = message.last_result.as_ref().filter(|_| proposed.is_empty()) {
+            proposed = calls(&|entry| entry.tool.follow_up(result, text, locale, today).filter(|_| entry.spec().name == *tool));
+        }
+        if proposed.is_empty() {
+            proposed = calls(&|entry| entry.tool.last_resort(text));
+        }
+        proposed
     }
 }
 

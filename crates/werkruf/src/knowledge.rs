@@ -5,11 +5,13 @@ use std::sync::Arc;
 use werkruf_contract::{Clock, ModelSource};
 use werkruf_knowledge::{Embedder, Knowledge, KnowledgeBase};
 
-use crate::config::Config;
+use crate::config::{Config, ModelConfig};
 
 /// Builds the knowledge base; opens no connection.
 pub(crate) fn base(config: &Config, models: Arc<dyn ModelSource>, store: Arc<dyn Knowledge>, clock: &Clock) -> KnowledgeBase {
     let languages = config.embedding.as_ref().map(|server| server.languages.clone()).unwrap_or_default();
-    let has_ask_gpt = config.modules.ask_gpt && !config.disabled_tools.iter().any(|tool| tool == "ask_gpt");
+    // Without a language model nobody can search the web, so no web search is offered.
+    let has_model = matches!(config.model, ModelConfig::Server(_));
+    let has_ask_gpt = has_model && config.modules.ask_gpt && !config.disabled_tools.iter().any(|tool| tool == "ask_gpt");
     KnowledgeBase::new(store, Embedder::new(models, languages, clock.clone()).map(Arc::new), clock.clone()).offering_ask_gpt(has_ask_gpt)
 }

@@ -22,9 +22,9 @@ impl Planner {
     /// A provider that lets the tools propose calls, without a language model.
     pub fn provider(&self) -> OfflineProvider {
         let planner = self.clone();
-        OfflineProvider::new(Arc::new(move |text, locale, today| {
+        OfflineProvider::new(Arc::new(move |message| {
             let setup = planner.setup.read().unwrap_or_else(PoisonError::into_inner).clone();
-            setup.map(|setup| setup.registry.propose(text, locale, today)).unwrap_or_default()
+            setup.map(|setup| setup.registry.propose(message)).unwrap_or_default()
         }))
     }
 }

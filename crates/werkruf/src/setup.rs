@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use werkruf_contract::Clock;
+use werkruf_contract::{Clock, Shape};
 use werkruf_llm::{Egress, HttpLimits, tool_client};
-use werkruf_runtime::{Assistants, Redaction, Registry, Setup};
+use werkruf_runtime::{Assistant, Assistants, Redaction, Registry, Setup};
 use werkruf_tools::{HttpTool, kernel_tools, test_tools};
 
 use crate::config::{Config, ConfigViolation, Environment, Flags};
@@ -122,5 +122,30 @@ fn check_names(config: &Config, registry: &Registry, off: &[(String, &str)], vio
     for (name, profile) in &config.safety {
         check(&format!("/safety/{name}/tools_denied"), &profile.tools_denied);
         check(&format!("/safety/{name}/approval_required_for"), &profile.approval_required_for);
+    }
+    for (at, assistant) in config.assistants.iter().enumerate() {
+        check_defaults(config, registry, at, assistant, violations);
+    }
+}
+
+/// Checks the defaults of an assistant: a tool takes defaults for some of its arguments, and a value must fit the tool's schema.
+fn check_defaults(config: &Config, registry: &Registry, at: usize, assistant: &Assistant, violations: &mut Vec<ConfigViolation>) {
+    for (tool, arguments) in &assistant.defaults {
+        let place = format!("/assistants/{at}/defaults/{tool}");
+        let mut violation = |place: &str, message: String| violations.push(config.places.violation(place, message));
+        let Some(entry) = registry.find(tool) else {
+            violation(&place, format!("there is no tool named `{tool}`; correct or remove it"));
+            continue;
+        };
+        let taken = entry.spec().defaults;
+        for (name, value) in arguments {
+            let place = format!("{place}/{name}");
+            if !taken.contains(&name.as_str()) {
+                let known = if taken.is_empty() { "none".to_owned() } else { taken.join(", ") };
+                violation(&place, format!("`{tool}` takes no default for `{name}`; it takes {known}"));
+            } else if !Shape::compile(&entry.parameters()["properties"][name]).is_ok_and(|shape| shape.fits(value)) {
+                violation(&place, format!("{value} does not fit the schema of `{name}`; see `werkruf tools schema {tool}`"));
+            }
+        }
     }
 }

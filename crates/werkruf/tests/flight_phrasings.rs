@@ -164,3 +164,33 @@ fn workspace_sentences_propose_no_flight_tool() {
         assert_eq!(flight_calls, [], "{text}");
     }
 }
+
+#[test]
+fn short_answers_continue_the_search() {
+    let planner = planner();
+    let question = |missing: &[&str]| json!({"kind": "question", "missing": missing});
+    let follow = |result: &Value, text: &str, locale: &str| {
+        planner.tools.iter().find_map(|tool| tool.follow_up(result, text, locale, planner.today))
+    };
+    let asks = question(&["origin", "depart_date", "cabin"]);
+    for (text, locale, args) in [
+        ("von Frankfurt", "de-DE", json!({"origin": "FRA"})),
+        ("Frankfurt", "de-DE", json!({"origin": "FRA"})),
+        ("FRA", "es-ES", json!({"origin": "FRA"})),
+        ("desde Madrid", "es-ES", json!({"origin": "MAD"})),
+        ("am 15. März 2027", "de-DE", json!({"depart_date": "2027-03-15"})),
+        ("on March 15, 2027", "en-US", json!({"depart_date": "2027-03-15"})),
+        ("Business bitte", "de-DE", json!({"cabin": "BUSINESS"})),
+        ("ab München, am 15.3., zu zweit", "de-DE", json!({"origin": "MUC", "depart_date": "2027-03-15", "pax": 2})),
+    ] {
+        assert_eq!(follow(&asks, text, locale), Some(args), "{text}");
+        assert_eq!(planner.propose(text, locale), [], "not a search by itself: {text}");
+    }
+    assert_eq!(follow(&question(&["destination"]), "New York", "de-DE"), Some(json!({"destination": "NYC"})));
+    let shown = json!({"kind": "results"});
+    let changed = json!({"depart_date": "2027-03-16", "reuse_last_request": true});
+    assert_eq!(follow(&shown, "und am 16. März 2027?", "de-DE"), Some(changed));
+    for text in ["danke", "Welche Anfragen habe ich offen?", "what is the weather like where you are on such a day in March 2027"] {
+        assert_eq!(follow(&asks, text, "de-DE"), None, "{text}");
+    }
+}

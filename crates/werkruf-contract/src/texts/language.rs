@@ -45,6 +45,8 @@ const GERMAN: &[&str] = &[
     "oder",
     "fur",
     "von",
+    "am",
+    "marz",
     "nach",
     "zu",
     "zum",
@@ -296,6 +298,8 @@ mod tests {
         assert_eq!(Language::guess("what articles are there about emergencies"), Some(Language::English));
         assert_eq!(Language::guess("¿Cuánto he trabajado hoy?"), Some(Language::Spanish));
         assert_eq!(Language::guess("requests"), None);
+        assert_eq!(Language::guess("am 15. März 2027"), Some(Language::German));
+        assert_eq!(Language::guess("am 15.4."), None, "German as well as English");
         assert_eq!(Language::of("de-AT"), Language::German);
         assert_eq!(Language::of("fr"), Language::English);
         assert_eq!(fold("Übergröße ¿QUÉ?"), "ubergrosse ¿que?");

@@ -159,3 +159,37 @@ async fn a_missing_cash_provider_is_valid_and_mentioned() {
     assert_eq!(len(&reply, "awards"), 2);
     assert!(reply.message.unwrap().contains("keine Quelle eingerichtet"));
 }
+
+#[tokio::test]
+async fn older_programs_get_the_booking_links_of_each_flight() {
+    let fixture = Fixture::open().await;
+    let tools = fixture.tools(&Options { cache: Duration::from_secs(60), ..Options::default() });
+    let body = json!({"origin": "FRA", "destination": "JFK", "departureDate": "2026-12-01", "travelClass": "BUSINESS", "flexibility": -1});
+    let links = json!({"Elsewhere": "https://example.org/b", "Book here": "https://example.org/a"});
+    for _ in 0..2 {
+        let answer = tools.call("seatsaero_flight_search", body.clone()).await.unwrap().data;
+        let flights = answer["results"]["flights"].as_array().unwrap();
+        assert_eq!(flights.iter().map(|flight| &flight["bookingLinks"]).collect::<Vec<_>>(), [&links, &links]);
+    }
+    let mut asked = fixture.stub().trip_calls.lock().unwrap().clone();
+    asked.sort();
+    assert_eq!(asked, ["aeroplan-FRA-2026-12-01", "united-FRA-2026-12-01"], "one request per flight, then the cache");
+}
+
+#[tokio::test]
+async fn a_search_without_booking_links_is_complete_otherwise() {
+    let fixture = Fixture::open().await;
+    fixture.stub().trips_behavior.lock().unwrap().push_back(Behavior::Html);
+    let body = json!({"origin": "FRA", "destination": "JFK", "departureDate": "2026-12-01", "travelClass": "BUSINESS"});
+    let answer = fixture.tools(&Options::default()).call("seatsaero_flight_search", body).await.unwrap().data;
+    assert_eq!((&answer["results"]["count"], &answer["results"]["flights"][0]["bookingLinks"]), (&json!(2), &json!({})));
+}
+
+#[tokio::test]
+async fn a_flexibility_below_zero_is_none() {
+    let fixture = Fixture::open().await;
+    let reply = fixture.tools(&Options::default()).search(args_with(json!({"flexibility": -1}))).await;
+    assert_eq!(reply.data["request"]["flexibility"], 0);
+    let sent = fixture.stub().seats_calls.lock().unwrap()[0].clone();
+    assert_eq!((sent["start_date"].as_str(), sent["end_date"].as_str()), ("2026-12-01", "2026-12-01"));
+}

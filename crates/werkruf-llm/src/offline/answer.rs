@@ -3,7 +3,7 @@
 use serde_json::Value;
 use werkruf_contract::Texts;
 
-use crate::{Message, ToolDefinition};
+use crate::{Message, ModelRequest, ToolDefinition};
 
 /// The result of one call.
 pub(super) struct ToolResult<'a> {
@@ -30,9 +30,25 @@ pub(super) fn results(messages: &[Message]) -> Vec<ToolResult<'_>> {
     results
 }
 
-/// All results in the tools' own texts. The first answer of a conversation also says that no language model answers.
-pub(super) fn compose(texts: &Texts, messages: &[Message], results: &[ToolResult<'_>]) -> String {
+/// The last result of the turn before the last message.
+pub(super) fn last_result(messages: &[Message]) -> Option<(&str, Value)> {
+    let before = messages.iter().rev().skip(1).take_while(|message| !matches!(message, Message::User { .. }));
+    before.into_iter().find_map(|message| match message {
+        Message::Tool { name, content, .. } => Some((name.as_str(), serde_json::from_str(content).unwrap_or_default())),
+        Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => None,
+    })
+}
+
+/// All results in the tools' own texts. The first answer of a conversation also says that no language model answers. A search that found
+/// nothing is followed by what the planner can do.
+pub(super) fn compose(texts: &Texts, request: &ModelRequest, results: &[ToolResult<'_>]) -> String {
+    let messages = &request.messages;
     let mut parts: Vec<String> = results.iter().map(|result| result_text(texts, result)).collect();
+    let found_nothing =
+        |result: &ToolResult<'_>| serde_json::from_str::<Value>(result.content).is_ok_and(|value| value["kind"] == "nothing");
+    if results.iter().all(found_nothing) {
+        parts.push([abilities(texts, &request.tools), texts.text("offline-connect", &[])].join(" "));
+    }
     let has_text = |message: &Message| matches!(message, Message::Assistant { content, .. } if !content.is_empty());
     if !messages.iter().any(has_text) {
         parts.push(texts.text("offline-notice", &[]));
@@ -65,6 +81,11 @@ fn error_text(texts: &Texts, error: &Value) -> String {
 
 /// The answer if no tool proposes a call.
 pub(super) fn help_text(texts: &Texts, tools: &[ToolDefinition]) -> String {
+    [texts.text("offline-lost", &[]), abilities(texts, tools), texts.text("offline-connect", &[])].join(" ")
+}
+
+/// What the planner can do with these tools.
+fn abilities(texts: &Texts, tools: &[ToolDefinition]) -> String {
     // A tool without a help text is offered to models, but not listed for users.
     let things: Vec<String> = tools
         .iter()
@@ -72,10 +93,9 @@ pub(super) fn help_text(texts: &Texts, tools: &[ToolDefinition]) -> String {
         .filter(|key| texts.knows(key))
         .map(|key| texts.text(&key, &[]))
         .collect();
-    let can = if things.is_empty() {
+    if things.is_empty() {
         texts.text("offline-can-nothing", &[])
     } else {
         texts.text("offline-can", &[("things", things.join(", ").into())])
-    };
-    [texts.text("offline-lost", &[]), can, texts.text("offline-connect", &[])].join(" ")
+    }
 }

@@ -13,10 +13,22 @@ use jiff::civil::Date;
 use serde_json::Value;
 use werkruf_contract::{BoxFuture, CallKind, Texts};
 
-use crate::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider, TokenUsage, ToolCall, ToolChoice};
+use crate::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider, TokenUsage, ToolCall, ToolChoice, ToolDefinition};
 
-/// Returns the calls that the tools propose for a text, a locale and a date.
-pub type Proposer = Arc<dyn Fn(&str, &str, Date) -> Vec<(String, Value)> + Send + Sync>;
+/// A message for which the tools propose calls.
+#[derive(Debug, Clone)]
+pub struct PlannerMessage<'a> {
+    pub text: &'a str,
+    pub locale: &'a str,
+    pub today: Date,
+    /// The tools that may be called.
+    pub tools: &'a [ToolDefinition],
+    /// The tool and the result of the last call of the turn before; null if the result was cut.
+    pub last_result: Option<(&'a str, Value)>,
+}
+
+/// Returns the calls that the tools propose for a message.
+pub type Proposer = Arc<dyn Fn(&PlannerMessage<'_>) -> Vec<(String, Value)> + Send + Sync>;
 
 /// The approximate number of bytes per delta; words are not split.
 const PIECE: usize = 48;
@@ -61,9 +73,16 @@ impl OfflineProvider {
                 Message::System { .. } | Message::User { .. } | Message::Tool { .. } => 0,
             })
             .sum();
-        let offered = |name: &str| request.tools.iter().any(|tool| tool.name == name);
-        let proposed = (self.propose)(text, &request.locale, request.today).into_iter().filter(|(name, _)| offered(name));
+        let message = PlannerMessage {
+            text,
+            locale: &request.locale,
+            today: request.today,
+            tools: &request.tools,
+            last_result: answer::last_result(&request.messages),
+        };
+        let proposed = (self.propose)(&message);
         proposed
+            .into_iter()
             .enumerate()
             .map(|(at, (name, arguments))| ToolCall {
                 kind: CallKind::Function,
@@ -80,7 +99,7 @@ impl OfflineProvider {
     fn text(&self, request: &ModelRequest) -> String {
         let texts = Texts::of(&request.locale);
         let results = answer::results(&request.messages);
-        if results.is_empty() { answer::help_text(&texts, &request.tools) } else { answer::compose(&texts, &request.messages, &results) }
+        if results.is_empty() { answer::help_text(&texts, &request.tools) } else { answer::compose(&texts, request, &results) }
     }
 }
 

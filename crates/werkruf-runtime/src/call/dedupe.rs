@@ -40,6 +40,7 @@ struct CallIdentity<'a> {
     /// The business case, workflow, collection and document that the request names: a tool may answer by them.
     about: [Option<&'a str>; 5],
     collections: &'a [String],
+    defaults: Option<&'a Value>,
 }
 
 impl CallIdentity<'_> {
@@ -77,6 +78,7 @@ impl CallBatch<'_> {
             about: [&context.case_id, &context.workflow_id, &context.collection_id, &context.document_id, &context.document_version_id]
                 .map(Option::as_deref),
             collections: &context.collections,
+            defaults: context.defaults.get(spec.name.as_ref()),
         };
         let key = identity
             .key()
@@ -92,13 +94,12 @@ impl CallBatch<'_> {
         // A retry runs on purpose; the API has checked the operator's `force`.
         let deliberate = row.retry_of.is_some();
         let in_turn = || self.earlier.iter().any(|call| call.row.dedupe_key == row.dedupe_key);
-        let only_in_turn = spec.effect == Effect::Read && spec.reuse.is_zero();
-        if deliberate || (only_in_turn && !in_turn()) {
+        let is_read = spec.effect == Effect::Read;
+        let polled = is_read && spec.reuse.is_some_and(|window| window.is_zero());
+        if deliberate || polled || (is_read && spec.reuse.is_none() && !in_turn()) {
             return Ok(Deduped::Lead(leader));
         }
-        if spec.effect != Effect::Read
-            && let Some(outcome) = self.earlier_in_turn(row)?
-        {
+        if !is_read && let Some(outcome) = self.earlier_in_turn(row)? {
             return Ok(Deduped::Finished(outcome));
         }
         let earlier = scope.turns.reusable_call(scope.tenant_id(), scope.conversation_id, key).await?;
@@ -172,7 +173,7 @@ fn judge(earlier: Option<Reusable>, spec: &ToolSpec, turn_id: Uuid, now: Timesta
     if call.status != CallStatus::Succeeded || (earlier.stale && spec.effect == Effect::Read) {
         return EarlierCall::None;
     }
-    let window = SignedDuration::try_from(spec.reuse).unwrap_or(SignedDuration::ZERO);
+    let window = SignedDuration::try_from(spec.reuse.unwrap_or_default()).unwrap_or(SignedDuration::ZERO);
     if call.turn_id == turn_id || age < window { EarlierCall::Reuse(Box::new(call)) } else { EarlierCall::None }
 }
 

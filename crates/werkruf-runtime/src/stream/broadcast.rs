@@ -4,26 +4,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify, mpsc};
+use tokio::sync::{Mutex as AsyncMutex, MutexGuard as AsyncMutexGuard, Notify};
 use werkruf_contract::{AssistantToken, EventType, Uuid};
 use werkruf_store::{Fence, NewPartial, StreamKey};
 
 use super::cursor::{Cursor, Delivery};
-use super::event::{LiveEvent, PartialAnswer, SubscribeOptions};
-use super::subscriber::{QueuedBytes, Subscription};
-use crate::stored::json;
+use super::event::{LiveEvent, PartialAnswer, StepText, SubscribeOptions};
+use super::subscriber::{QueueWriter, Subscription};
 
-/// Events that may wait for one subscriber: tokens of a fast model while the client's socket is full for a moment.
-const MAX_EVENTS: usize = 1024;
-/// Bytes that may wait for one subscriber beside the first event, so that 200 subscribers cost 25 MiB and not gigabytes.
-const MAX_BYTES: usize = 128 * 1024;
 /// Ticks before a text is saved first, and between two saves: a short turn is never saved.
 pub(super) const TICKS: u32 = 2;
 
 pub(super) struct Subscriber {
     pub(super) options: SubscribeOptions,
-    sender: mpsc::Sender<LiveEvent>,
-    queued: QueuedBytes,
+    queue: QueueWriter,
 }
 
 /// The subscribers of a stream.
@@ -35,7 +29,7 @@ pub(super) struct Audience {
 
 /// A text that is being written, and how much of it is saved.
 pub(super) struct LiveText {
-    pub(super) answer: PartialAnswer,
+    pub(super) text: Arc<StepText>,
     fence: Fence,
     ticks: u32,
     saved_bytes: usize,
@@ -78,19 +72,19 @@ impl Broadcast {
     /// Subscribes to a conversation (or to a turn without one) from now on; also returns the text that is being written right now.
     pub(crate) fn subscribe(&self, stream: StreamKey, options: SubscribeOptions) -> (Subscription, Option<PartialAnswer>) {
         let stream_id = stream.stream_id;
-        let (sender, receiver) = mpsc::channel(MAX_EVENTS);
-        let queued = QueuedBytes::default();
+        let queue = QueueWriter::default();
+        let subscription = queue.subscription();
         let mut streams = self.lock();
         if !streams.closed {
             let new = || Audience { subscribers: Vec::new(), cursor: self.shared.then(|| Cursor::new(stream.tenant_id, options.after)) };
             let audience = streams.audiences.entry(stream_id).or_insert_with(new);
             audience.remove_closed();
-            audience.subscribers.push(Subscriber { options, sender, queued: queued.clone() });
+            audience.subscribers.push(Subscriber { options, queue });
             if audience.cursor.as_mut().is_some_and(|cursor| cursor.rewind(options.after)) {
                 self.behind.notify_one();
             }
         }
-        (Subscription::new(receiver, queued), streams.texts.get(&stream_id).map(|text| text.answer.clone()))
+        (subscription, streams.texts.get(&stream_id).map(|live| live.text.answer()))
     }
 
     /// Sends an event to every subscriber that wants it, and drops subscribers that left or did not read.
@@ -120,20 +114,20 @@ impl Broadcast {
     pub(crate) fn publish_token(&self, fence: &Fence, turn_id: Uuid, token: &AssistantToken) {
         let stream_id = fence.stream_id;
         let mut streams = self.lock();
-        let new = || LiveText {
-            answer: PartialAnswer { turn_id, step: token.step, content: String::new() },
-            fence: fence.clone(),
-            ticks: 0,
-            saved_bytes: 0,
-        };
-        let text = streams.texts.entry(stream_id).or_insert_with(new);
-        if (text.answer.turn_id, text.answer.step, text.fence.epoch) != (turn_id, token.step, fence.epoch) {
-            *text = new();
+        let new = || LiveText { text: Arc::new(StepText::new(turn_id, token.step)), fence: fence.clone(), ticks: 0, saved_bytes: 0 };
+        let live = streams.texts.entry(stream_id).or_insert_with(new);
+        if (live.text.turn_id, live.text.step, live.fence.epoch) != (turn_id, token.step, fence.epoch) {
+            *live = new();
         }
-        text.answer.content.push_str(&token.content);
-        if streams.audiences.contains_key(&stream_id) {
-            let data = Arc::from(json(token));
-            self.deliver(&mut streams, stream_id, &LiveEvent { seq: None, kind: EventType::AssistantToken, turn_id, data });
+        let text = Arc::clone(&live.text);
+        let (from, to) = text.append(&token.content);
+        if from == to {
+            return;
+        }
+        // Subscribers that are behind get the whole text when they have caught up.
+        if let Some(audience) = streams.audiences.get_mut(&stream_id).filter(|audience| !audience.is_behind()) {
+            audience.subscribers.retain(|subscriber| subscriber.take_text(&text, from, to));
+            streams.remove_empty(stream_id);
         }
     }
 
@@ -149,14 +143,14 @@ impl Broadcast {
     /// The texts that are to be saved now. Called once per tick.
     pub(super) fn due_for_checkpoint(&self) -> Vec<NewPartial> {
         let mut due = Vec::new();
-        for text in self.lock().texts.values_mut() {
-            text.ticks += 1;
-            if text.ticks < TICKS || text.saved_bytes == text.answer.content.len() {
+        for live in self.lock().texts.values_mut() {
+            live.ticks += 1;
+            if live.ticks < TICKS || live.saved_bytes == live.text.bytes() {
                 continue;
             }
-            (text.ticks, text.saved_bytes) = (0, text.answer.content.len());
-            let PartialAnswer { turn_id, step, ref content } = text.answer;
-            due.push(NewPartial { fence: text.fence.clone(), turn_id, step, content: content.clone() });
+            let PartialAnswer { turn_id, step, content } = live.text.answer();
+            (live.ticks, live.saved_bytes) = (0, content.len());
+            due.push(NewPartial { fence: live.fence.clone(), turn_id, step, content });
         }
         due
     }
@@ -230,7 +224,7 @@ impl Audience {
     }
 
     pub(super) fn remove_closed(&mut self) {
-        self.subscribers.retain(|subscriber| !subscriber.sender.is_closed());
+        self.subscribers.retain(|subscriber| !subscriber.queue.is_closed());
     }
 }
 
@@ -241,7 +235,7 @@ impl StreamTable {
 
     /// Ends the text of a stream. Subscribers that are behind have not received all of it: their cursor remembers the step.
     fn settle_text(&mut self, stream_id: Uuid) {
-        let partial = self.texts.remove(&stream_id).map(|text| text.answer.without_text());
+        let partial = self.texts.remove(&stream_id).map(|live| live.text.without_text());
         if let Some(cursor) = self.cursor(stream_id) {
             cursor.note_unsettled(partial);
         }
@@ -251,7 +245,11 @@ impl StreamTable {
         let Some(audience) = self.audiences.get_mut(&stream_id) else { return };
         let (subscribers, shared) = (&mut audience.subscribers, audience.cursor.is_some());
         subscribers.retain_mut(|subscriber| subscriber.take(event, shared));
-        if subscribers.is_empty() {
+        self.remove_empty(stream_id);
+    }
+
+    fn remove_empty(&mut self, stream_id: Uuid) {
+        if self.audiences.get(&stream_id).is_some_and(|audience| audience.subscribers.is_empty()) {
             self.audiences.remove(&stream_id);
         }
     }
@@ -263,19 +261,24 @@ impl Subscriber {
         if let Some(seq) = event.seq.filter(|_| shared) {
             // Delivered again for subscribers that joined later.
             if seq <= self.options.after {
-                return !self.sender.is_closed();
+                return !self.queue.is_closed();
             }
             self.options.after = seq;
         }
-        let other_turn = self.options.turn_id.is_some_and(|wanted| wanted != event.turn_id);
-        if other_turn || (event.kind == EventType::Debug && !self.options.debug) {
-            return !self.sender.is_closed();
+        if self.wants_other_turn(event.turn_id) || (event.kind == EventType::Debug && !self.options.debug) {
+            return !self.queue.is_closed();
         }
-        // The end of a turn always fits: a subscriber that has kept up must not lose it for its size.
-        let most = if event.kind.ends_turn() { usize::MAX } else { MAX_BYTES };
-        let queued = self.queued.add(event, most) && self.sender.try_send(event.clone()).is_ok();
         // A subscriber of one turn has received everything once the turn has ended.
-        queued && !(event.kind.ends_turn() && self.options.turn_id.is_some())
+        self.queue.push(event) && !(event.kind.ends_turn() && self.options.turn_id.is_some())
+    }
+
+    /// Queues the bytes of a text in this range. False when the subscription is over.
+    fn take_text(&self, text: &Arc<StepText>, from: usize, to: usize) -> bool {
+        if self.wants_other_turn(text.turn_id) { !self.queue.is_closed() } else { self.queue.push_text(text, from, to) }
+    }
+
+    fn wants_other_turn(&self, turn_id: Uuid) -> bool {
+        self.options.turn_id.is_some_and(|wanted| wanted != turn_id)
     }
 }
 

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use werkruf_contract::{AssistantToken, EventType, Uuid};
 use werkruf_store::{Fence, NewPartial, StreamKey};
 
-use super::{Broadcast, LiveEvent, MAX_BYTES, MAX_EVENTS, PartialAnswer, SubscribeOptions, TICKS};
+use super::super::subscriber::{MAX_BYTES, MAX_EVENTS, PIECE};
+use super::{Broadcast, LiveEvent, PartialAnswer, SubscribeOptions, TICKS};
 
 const STREAM: Uuid = Uuid::from_u128(1);
 const TURN: Uuid = Uuid::from_u128(2);
@@ -50,10 +51,64 @@ fn a_turn_canceled_in_its_queue_does_not_end_the_text_of_the_turn_ahead() {
 fn a_subscriber_that_does_not_read_is_disconnected() {
     let broadcast = Broadcast::default();
     let (events, _) = broadcast.subscribe(KEY, ALL);
-    for _ in 0..=MAX_EVENTS {
-        token(&broadcast, "x", 1);
+    for _ in 0..MAX_EVENTS {
+        row(&broadcast, EventType::ToolStarted, "{}");
     }
+    assert!(broadcast.has_subscribers(STREAM));
+    row(&broadcast, EventType::ToolStarted, "{}");
     assert!(!broadcast.has_subscribers(STREAM));
+    drop(events);
+}
+
+/// The text of an event.
+fn text(event: &LiveEvent) -> String {
+    serde_json::from_str::<AssistantToken>(&event.data).unwrap().content
+}
+
+#[test]
+fn a_subscriber_that_is_behind_gets_the_text_it_missed_in_one_piece() {
+    let broadcast = Broadcast::default();
+    let (mut fast, _) = broadcast.subscribe(KEY, ALL);
+    let (mut slow, _) = broadcast.subscribe(KEY, ALL);
+    let mut read = Vec::new();
+    for number in 0..8_000 {
+        token(&broadcast, &format!("{number} "), 1);
+        read.extend(fast.try_recv());
+    }
+    row(&broadcast, EventType::Final, "{}");
+    let whole: String = (0..8_000).map(|number| format!("{number} ")).collect();
+    assert_eq!((read.len(), read.iter().map(text).collect::<String>()), (8_000, whole.clone()), "one position per subscriber");
+    assert_eq!(fast.try_recv().unwrap().kind, EventType::Final);
+    let missed: Vec<LiveEvent> = std::iter::from_fn(|| slow.try_recv()).collect();
+    let (end, tokens) = missed.split_last().unwrap();
+    assert_eq!((end.kind, tokens.len()), (EventType::Final, whole.len().div_ceil(PIECE)));
+    assert_eq!(tokens.iter().map(text).collect::<String>(), whole);
+}
+
+#[test]
+fn text_is_joined_within_a_step_only_and_never_cut_inside_a_character() {
+    let broadcast = Broadcast::default();
+    let (mut events, _) = broadcast.subscribe(KEY, ALL);
+    token(&broadcast, "x", 1);
+    token(&broadcast, &"😀".repeat(PIECE / 4 + 1), 1);
+    row(&broadcast, EventType::ToolStarted, "{}");
+    token(&broadcast, "after", 1);
+    token(&broadcast, "next", 2);
+    let received: Vec<LiveEvent> = std::iter::from_fn(|| events.try_recv()).collect();
+    let kinds: Vec<EventType> = received.iter().map(|event| event.kind).collect();
+    let token = EventType::AssistantToken;
+    assert_eq!(kinds, [token, token, EventType::ToolStarted, token, token]);
+    assert_eq!([text(&received[0]), text(&received[1])], [format!("x{}", "😀".repeat(PIECE / 4)), "😀".to_owned()]);
+    assert_eq!([text(&received[3]), text(&received[4])], ["after", "next"]);
+}
+
+#[test]
+fn unread_text_does_not_count_for_the_size_of_other_events() {
+    let broadcast = Broadcast::default();
+    let (events, _) = broadcast.subscribe(KEY, ALL);
+    token(&broadcast, &"x".repeat(2 * MAX_BYTES), 1);
+    row(&broadcast, EventType::AssistantSnapshot, &"x".repeat(2 * MAX_BYTES));
+    assert!(broadcast.has_subscribers(STREAM));
     drop(events);
 }
 

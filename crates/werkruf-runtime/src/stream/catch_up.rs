@@ -65,8 +65,7 @@ impl Broadcast {
     /// Delivers the next row of a stream; rows that were delivered before are left out.
     pub(super) fn deliver_row(&self, stream_id: Uuid, event: &LiveEvent) {
         let mut streams = self.lock();
-        let own = streams.texts.get(&stream_id).map(|text| &text.answer).filter(|answer| answer.turn_id == event.turn_id);
-        let own = own.cloned().map(PartialAnswer::without_text);
+        let own = streams.texts.get(&stream_id).filter(|live| live.text.turn_id == event.turn_id).map(|live| live.text.without_text());
         let Some(cursor) = streams.cursor(stream_id) else { return };
         if event.seq != Some(cursor.delivered + 1) {
             return;
@@ -84,7 +83,7 @@ impl Broadcast {
     /// Every row up to `read.up_to` was delivered.
     pub(super) fn caught_up(&self, stream_id: Uuid, read: RemoteRead) {
         let mut streams = self.lock();
-        let own = streams.texts.get(&stream_id).map(|text| text.answer.clone());
+        let own = streams.texts.get(&stream_id).map(|live| live.text.answer());
         let Some(audience) = streams.audiences.get_mut(&stream_id) else { return };
         let Some(cursor) = audience.cursor.as_mut().filter(|cursor| cursor.delivered >= read.up_to.max(cursor.known)) else { return };
         let was_behind = std::mem::replace(&mut cursor.behind, false);

@@ -1,6 +1,6 @@
 //! What subscribers receive, and what they ask for.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use werkruf_contract::{EventType, Uuid};
 
@@ -33,9 +33,49 @@ pub struct PartialAnswer {
     pub content: String,
 }
 
-impl PartialAnswer {
+/// The text of a step that is being written, shared by all of its readers. It only grows.
+#[derive(Debug)]
+pub(super) struct StepText {
+    pub(super) turn_id: Uuid,
+    pub(super) step: u32,
+    content: Mutex<String>,
+}
+
+impl StepText {
+    pub(super) const fn new(turn_id: Uuid, step: u32) -> Self {
+        Self { turn_id, step, content: Mutex::new(String::new()) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, String> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends; returns the range of bytes of what was appended.
+    pub(super) fn append(&self, more: &str) -> (usize, usize) {
+        let mut content = self.lock();
+        let from = content.len();
+        content.push_str(more);
+        (from, content.len())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The characters that begin in this range of bytes.
+    pub(super) fn slice(&self, from: usize, to: usize) -> String {
+        let content = self.lock();
+        let end = content.ceil_char_boundary(to);
+        content.get(from..end).unwrap_or_default().to_owned()
+    }
+
+    /// The text so far.
+    pub(super) fn answer(&self) -> PartialAnswer {
+        PartialAnswer { turn_id: self.turn_id, step: self.step, content: self.lock().clone() }
+    }
+
     /// The same step with no text.
-    pub(super) fn without_text(self) -> Self {
-        Self { content: String::new(), ..self }
+    pub(super) const fn without_text(&self) -> PartialAnswer {
+        PartialAnswer { turn_id: self.turn_id, step: self.step, content: String::new() }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use tokio::sync::oneshot;
-use werkruf_contract::{EventType, Init, Language, State, Uuid, is_locale};
+use werkruf_contract::{EventType, Init, State, Uuid, is_locale};
 use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, StoreError, StreamKey};
 
 use super::start::StoredTurn;
@@ -69,10 +69,10 @@ pub(crate) async fn accept(engine: &Arc<Engine>, mut message: InboundMessage) ->
 
 /// Fills in what the request left open. From here on the context is the turn's, also for a process that takes it over.
 fn complete_context(message: &mut InboundMessage, turn_id: Uuid, now: Timestamp) {
-    let locale = answer_locale(message);
+    let locale = requested_locale(message);
     let context = &mut message.context;
     (context.tenant_id, context.invocation_id, context.now_iso) = (message.caller.principal.tenant_id, turn_id, now);
-    context.locale = Some(locale);
+    context.locale = locale;
     if context.trace_id.is_empty() {
         context.trace_id = turn_id.to_string();
     }
@@ -81,13 +81,10 @@ fn complete_context(message: &mut InboundMessage, turn_id: Uuid, now: Timestamp)
     }
 }
 
-/// The locale of the answer and of the tools: the requested one, else the one of the message's language, else the user's own.
-fn answer_locale(message: &InboundMessage) -> String {
-    // A row may hold anything; only a language tag may reach a prompt.
-    let own = Some(&message.caller.principal.locale).filter(|locale| is_locale(locale)).map_or(Language::of("").locale(), String::as_str);
-    let written = || Language::guess(&message.message).filter(|language| *language != Language::of(own));
+/// The locale that the request names, else the one of the message's language; `None` if the message does not show its language.
+fn requested_locale(message: &InboundMessage) -> Option<String> {
     let requested = message.locale.as_ref().or(message.context.locale.as_ref()).filter(|locale| is_locale(locale));
-    requested.cloned().or_else(|| written().map(|language| language.locale().to_owned())).unwrap_or_else(|| own.to_owned())
+    requested.cloned().or_else(|| message.caller.principal.locale_of_text(&message.message))
 }
 
 /// Commit A, and its event.

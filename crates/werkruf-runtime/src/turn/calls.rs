@@ -157,10 +157,11 @@ impl Turn {
     /// The same call in too many steps of one turn is not run again. Copies inside one step count once.
     fn repeated(&mut self, call: &ToolCall, this_step: &mut HashMap<String, bool>) -> Option<Failure> {
         let key = format!("{}\n{}", call.name, call.arguments);
+        let most = self.scope.setup.registry.find(&call.name).map_or(REPEATS, |entry| entry.spec().repeat_limit);
         let over = *this_step.entry(key.clone()).or_insert_with(|| {
             let count = self.progress.repeats.entry(key).or_default();
             *count += 1;
-            *count > REPEATS
+            *count > most
         });
         if over {
             self.progress.limit = Some(Limit::Repeats);

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
-use werkruf_contract::Uuid;
+use werkruf_contract::{Principal, Uuid};
 use werkruf_llm::history_formats::{HistoryFormat, Role, StoredMessage, read};
 use werkruf_llm::{HistoryCall, Message};
 use werkruf_store::MessageRow;
@@ -119,6 +119,14 @@ impl History {
     /// One new message.
     pub(crate) fn only(message: Message) -> Self {
         Self { messages: vec![message], origins: vec![Origin::default()] }
+    }
+
+    /// The locale of the last message of the user that shows its language.
+    pub(crate) fn locale(&self, principal: &Principal) -> Option<String> {
+        self.messages.iter().rev().find_map(|message| match message {
+            Message::User { content, .. } => principal.locale_of_text(content),
+            Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
+        })
     }
 
     /// The messages in order. Results without a call are left out, missing results are filled in.

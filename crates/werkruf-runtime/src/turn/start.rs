@@ -61,7 +61,9 @@ impl StoredTurn {
             stream_id,
             running: Some(self.registration.running()),
         };
-        unstarted.reached(&mut self.place, || Texts::of(self.message.context.locale.as_deref().unwrap_or_default())).await
+        unstarted
+            .reached(&mut self.place, || Texts::of(self.message.context.locale.as_deref().unwrap_or(&self.message.caller.principal.locale)))
+            .await
     }
 
     async fn start_now(&self, fence: Fence, state: State) -> Result<Box<Turn>, StoreError> {
@@ -103,7 +105,9 @@ impl StoredTurn {
         };
         let mut context = message.context.clone();
         assistant.pin(&mut context);
-        let locale = context.locale.clone().unwrap_or_else(|| principal.locale.clone());
+        // A short message such as "FRA" does not show its language; then the conversation goes on in its own.
+        let locale = context.locale.take().or_else(|| history.locale(principal)).unwrap_or_else(|| principal.language_tag().to_owned());
+        context.locale = Some(locale.clone());
         let today = today(&engine.store.clock, &principal.time_zone);
         let mut system = assistant.system(principal, &locale, today, &offer.functions);
         if let Some(instructions) = client.as_ref().and_then(|client| client.instructions.as_deref()) {

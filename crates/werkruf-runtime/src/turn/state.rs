@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::registry::Offer;
 use crate::taint::{Taint, UntrustedResult};
 
-/// How often the same call may come in one turn, and how often in a row a model may get its calls wrong.
+/// How often a call of an unknown tool may come in one turn, and how often in a row a model may get its calls wrong.
 pub(super) const REPEATS: u32 = 3;
 
 /// Why a turn stops before its answer.

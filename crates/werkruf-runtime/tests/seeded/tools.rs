@@ -45,7 +45,7 @@ pub fn registry(world: &Arc<World>, process: &Arc<Process>) -> Registry {
         }
         spec.answers_directly = name == "echo";
         spec.concurrency = if name == "put" { 2 } else { 0 };
-        spec.reuse = if name == "lookup" { Duration::from_secs(20) } else { Duration::ZERO };
+        spec.reuse = (name == "lookup").then_some(Duration::from_secs(20));
         let parameters =
             json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": false});
         registry.add_object(Arc::new(Tool { spec, parameters, world: Arc::clone(world), process: Arc::clone(process) })).unwrap();

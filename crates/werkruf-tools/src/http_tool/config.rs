@@ -54,9 +54,12 @@ pub struct HttpToolConfig {
     /// Attempts in all, the first included; a `once` tool has one.
     #[serde(default = "three")]
     pub attempts: u32,
-    /// How long an identical call may reuse the result beyond the turn.
+    /// How long an identical call may reuse the result; inside the turn if it is left out. 0: each call of a `read` tool is sent.
     #[serde(default)]
     pub reuse_s: Option<u64>,
+    /// How often one turn may make the very same call.
+    #[serde(default = "three")]
+    pub repeat_limit: u32,
     /// The role that must approve each call.
     #[serde(default)]
     pub approval: Option<String>,
@@ -151,6 +154,7 @@ impl HttpToolConfig {
         for (path, value) in [
             ("/timeout_ms", self.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
             ("/attempts", u64::from(self.attempts)),
+            ("/repeat_limit", u64::from(self.repeat_limit)),
             ("/max_response_bytes", self.max_response_bytes),
         ] {
             if value == 0 {

@@ -44,7 +44,7 @@ fn fault(declaration: Value) -> ConfigFault {
 fn defaults_match_the_documented_interface() {
     let tool = tool(declaration()).unwrap();
     let spec = tool.spec();
-    assert_eq!((spec.timeout, spec.attempts, spec.reuse), (Some(Duration::from_secs(10)), 3, Duration::ZERO));
+    assert_eq!((spec.timeout, spec.attempts, spec.reuse), (Some(Duration::from_secs(10)), 3, None));
     assert_eq!((spec.max_response_bytes, spec.answers_directly, spec.effect), (1_048_576, false, Effect::Read));
     assert_eq!((&spec.permission, &spec.approval), (&None, &Vec::new()));
 }
@@ -68,7 +68,7 @@ fn declared_fields_are_in_the_spec() {
     let spec = tool.spec();
     let need = Need { entity: "requests".to_owned(), entity_type: "table".to_owned(), access: Access::Write };
     assert_eq!((spec.permission.clone(), spec.approval.as_slice(), spec.effect), (Some(need), ["lead".into()].as_slice(), Effect::Once));
-    assert_eq!((spec.timeout.unwrap().as_millis(), spec.attempts, spec.reuse.as_secs()), (250, 5, 60));
+    assert_eq!((spec.timeout.unwrap().as_millis(), spec.attempts, spec.reuse), (250, 5, Some(Duration::from_secs(60))));
     assert_eq!((spec.answers_directly, spec.max_response_bytes, spec.allowed_attempts()), (true, 10, 1));
 }
 

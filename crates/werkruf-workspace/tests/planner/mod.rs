@@ -12,8 +12,8 @@ pub type Calls = Vec<(String, Value)>;
 
 /// Tools over an empty database, on a given day.
 pub struct Planner {
-    tools: Vec<Arc<dyn ToolObject>>,
-    today: Date,
+    pub tools: Vec<Arc<dyn ToolObject>>,
+    pub today: Date,
     _folder: tempfile::TempDir,
 }
 

@@ -155,7 +155,7 @@ async fn start_turn(ApiCaller { api, identity }: ApiCaller, headers: &HeaderMap,
 async fn respond(api: &ApiState, mode: ResponseMode, accepted: AcceptedTurn) -> Result<Response, ApiError> {
     let conversation_id = accepted.conversation_id;
     let mut response = match mode {
-        ResponseMode::Stream => LiveBody::of_turn(&api.app.runtime, accepted.events).respond(),
+        ResponseMode::Stream => LiveBody::of_turn(accepted.events).respond(),
         ResponseMode::Json => match answer::collect(&api.app, accepted).await {
             Ok(response) => response,
             Err(error) => error.into_response(),

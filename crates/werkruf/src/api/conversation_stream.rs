@@ -138,7 +138,7 @@ impl ConversationStream {
             let data = serde_json::to_string(&AssistantSnapshot { content, step, turn_id });
             frame(&mut out, None, EventType::AssistantSnapshot, &data.map_err(|error| StoreError::Broken(error.to_string()))?);
         }
-        self.phase = Phase::Live(LiveBody::of_conversation(runtime, subscription, std::mem::take(&mut self.cursor)));
+        self.phase = Phase::Live(LiveBody::of_conversation(subscription, std::mem::take(&mut self.cursor)));
         Ok(out)
     }
 }

@@ -15,7 +15,7 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use serde::Deserialize;
 use tokio::time::{Interval, interval};
 use werkruf_contract::{EventType, Uuid};
-use werkruf_runtime::{LiveEvent, Runtime, Subscription};
+use werkruf_runtime::{LiveEvent, Subscription};
 
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 /// A comment that keeps proxies from closing an idle stream.
@@ -138,23 +138,24 @@ pub(crate) struct LiveBody {
     /// Whether the body ends with `final` or `error`. Otherwise it follows the conversation without end.
     one_turn: bool,
     ended: bool,
+    /// Whether the last numbered event requests an approval.
+    awaiting_approval: bool,
     ticks: Interval,
-    runtime: Runtime,
 }
 
 impl LiveBody {
     /// One turn, from its first event on.
-    pub(crate) fn of_turn(runtime: &Runtime, events: Subscription) -> Self {
-        Self::new(runtime, events, StreamCursor::default(), true)
+    pub(crate) fn of_turn(events: Subscription) -> Self {
+        Self::new(events, StreamCursor::default(), true)
     }
 
     /// A conversation, after the position of a cursor.
-    pub(crate) fn of_conversation(runtime: &Runtime, events: Subscription, cursor: StreamCursor) -> Self {
-        Self::new(runtime, events, cursor, false)
+    pub(crate) fn of_conversation(events: Subscription, cursor: StreamCursor) -> Self {
+        Self::new(events, cursor, false)
     }
 
-    fn new(runtime: &Runtime, events: Subscription, cursor: StreamCursor, one_turn: bool) -> Self {
-        Self { events, cursor, one_turn, ended: false, ticks: keep_alive_timer(), runtime: runtime.clone() }
+    fn new(events: Subscription, cursor: StreamCursor, one_turn: bool) -> Self {
+        Self { events, cursor, one_turn, ended: false, awaiting_approval: false, ticks: keep_alive_timer() }
     }
 
     /// The HTTP response with this body.
@@ -169,11 +170,13 @@ impl LiveBody {
         if !self.one_turn && self.cursor.skips_events(event) {
             // The client reconnects with its last sequence number and receives the missing rows.
             self.ended = true;
+            out.put_slice(RETRY_HINT);
             return;
         }
         frame(out, event.seq, event.kind, &event.data);
         if let Some(seq) = event.seq {
             self.cursor.last = seq;
+            self.awaiting_approval = event.kind == EventType::ApprovalRequired;
         }
         self.ended |= self.one_turn && event.kind.ends_turn();
     }
@@ -185,8 +188,9 @@ impl LiveBody {
                 Poll::Ready(Some(event)) => self.write(out, &event),
                 Poll::Ready(None) => {
                     self.ended = true;
-                    // On drain the client gets a hint to reconnect soon; otherwise it read too slowly and reconnects by itself.
-                    if self.runtime.is_draining() {
+                    // The server drains, or the client read too slowly: it should continue soon. After an approval request nothing follows
+                    // until somebody decides.
+                    if !self.awaiting_approval {
                         out.put_slice(RETRY_HINT);
                     }
                 }

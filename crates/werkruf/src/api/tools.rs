@@ -41,8 +41,10 @@ struct ToolView {
     timeout_ms: u64,
     /// The most attempts of a call, the first one included.
     attempts: u32,
-    /// For how many seconds later turns may reuse a result.
-    reuse_s: u64,
+    /// For how many seconds a result may be reused; null: inside the turn only; 0: never.
+    reuse_s: Option<u64>,
+    /// How often one turn may make the very same call.
+    repeat_limit: u32,
     /// One of these roles must approve each call. Empty if no approval is needed.
     approval: Vec<String>,
     answers_directly: bool,
@@ -67,7 +69,8 @@ impl ToolView {
             strict: entry.definition().strict,
             timeout_ms: u64::try_from(spec.limit(Duration::from_millis(tool_ms)).as_millis()).unwrap_or(u64::MAX),
             attempts: spec.allowed_attempts(),
-            reuse_s: spec.reuse.as_secs(),
+            reuse_s: spec.reuse.map(|window| window.as_secs()),
+            repeat_limit: spec.repeat_limit,
             approval: spec.approval.iter().map(ToString::to_string).collect(),
             answers_directly: spec.answers_directly,
             trust: spec.trust,

@@ -116,6 +116,7 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # # compaction = "trim"
 # # safety_mode = "strict"             # applies to every turn, beside the profile of the request
 # # collections = ["handbook"]         # what its turns search
+# # defaults = { search_flights = { award_only = true } }
 # # taint = "approve"                  # off | approve | deny: calls with consequences after untrusted content
 
 # [[tools]]                            # your own tool, one HTTP request per call
@@ -127,7 +128,8 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # effect = "read"                      # read | idempotent | once
 # timeout_ms = 10000
 # attempts = 3
-# # reuse_s = 60
+# # reuse_s = 60                       # left out: inside the turn; 0: each call of a read tool is sent
+# # repeat_limit = 3                   # how often one turn may make the very same call
 # permission = "none"                  # the right that a caller needs, such as "table_requests:table:read"
 # # tenants = ["demo"]                 # only these tenants have the tool
 # # trust = "untrusted"                # strangers may write what it returns

@@ -26,6 +26,8 @@ mod cost;
 mod data_not_instruction;
 #[cfg(test)]
 mod deadlines;
+#[cfg(test)]
+mod fast_model;
 #[cfg(all(test, feature = "flights"))]
 mod flight_functions;
 #[cfg(test)]
@@ -48,6 +50,10 @@ mod limits;
 mod maintenance;
 #[cfg(test)]
 mod modules;
+#[cfg(test)]
+mod offline;
+#[cfg(test)]
+mod polling;
 #[cfg(test)]
 mod provider_items;
 #[cfg(test)]

@@ -47,6 +47,20 @@ fn every_violation_is_listed_with_its_place() {
     assert_eq!(refused.error()["code"], "invalid_config");
 }
 
+#[cfg(feature = "flights")]
+#[test]
+fn a_default_of_an_assistant_must_fit_its_tool() {
+    let file = "[workspace]\n[flights]\n[[assistants]]\nname = 'a'\n[assistants.defaults.search_flights]\naward_only = 'yes'\norigin = 'FRA'\n\
+                [assistants.defaults.get_todos]\nuserId = 3\n[assistants.defaults.serch_flights]\naward_only = true\n";
+    let folder = TestFolder::new();
+    folder.file("werkruf.toml", file);
+    let report = folder.run(&["config", "check", "--json"]).exits(1).json();
+    let places: Vec<String> = violations(&report).into_iter().map(|(place, _)| place).collect();
+    let tool = "/assistants/0/defaults";
+    let expected = ["get_todos/userId", "search_flights/award_only", "search_flights/origin", "serch_flights"];
+    assert_eq!(places, expected.map(|place| format!("{tool}/{place}")), "{report}");
+}
+
 #[test]
 fn an_unreadable_declaration_does_not_shift_the_places_after_it() {
     let folder = TestFolder::new();
