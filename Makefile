@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run check test test-full bench fmt lint rust-tests without-flights outside-tests client-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain run install check test test-full bench fmt lint rust-tests without-flights outside-tests client-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -16,6 +16,15 @@ run: toolchain ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and
 	@test -x $(BIN) || echo "Building werkruf once (4 to 8 minutes on two cores); later starts take no time."
 	@$(CARGO) build --release -p werkruf -p werkruf-reader --bins
 	@$(BIN) serve $(ARGS)
+
+PREFIX ?= /usr/local
+PROFILE ?= release
+BUILT = target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+
+install: toolchain ## Build, and copy the two programs to PREFIX/bin (/usr/local)
+	@$(CARGO) build --quiet --profile $(PROFILE) -p werkruf -p werkruf-reader --bins
+	@install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BUILT)/werkruf $(BUILT)/werkruf-reader $(DESTDIR)$(PREFIX)/bin
 
 check: toolchain fmt lint rust-tests ## Quick loop: formatting, lints, Rust tests
 
@@ -33,7 +42,7 @@ without-flights:
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
 	$(CARGO) test -p werkruf --no-default-features --quiet
 
-test: toolchain check without-flights outside-tests client-tests hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+test: toolchain check without-flights outside-tests client-tests tutorial-tests hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
 
 test-full: test ## `test`, then the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
 	$(MAKE) hostile
@@ -76,6 +85,11 @@ interference: toolchain ## Compare what actors are told over rows that they may 
 client-tests:
 	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/clients/run
+
+# The commands of docs/tutorial.md and docs/writing-a-tool.md, with Debian's nginx under target/nginx.
+tutorial-tests:
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/tutorial/run
 
 # The server with crash points (feature `crash-points`). It is a separate binary, because no other build may have them.
 # It shares the dependencies of the normal build, so building it takes seconds.

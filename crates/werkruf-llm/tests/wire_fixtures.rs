@@ -1,4 +1,4 @@
-//! Recorded streams of real providers are decoded as expected. The recordings are outside the repository.
+//! Recorded streams are decoded as expected: those of the project's own corpus, and recordings of real providers if they are beside the checkout.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
 
 use std::path::Path;
@@ -92,13 +92,9 @@ fn responses(got: &Value, fact: &Value) -> Vec<String> {
     out.0
 }
 
-fn replay(api: WireApi, name: &str, differences: impl Fn(&Value, &Value) -> Vec<String>) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/wire");
-    let Ok(index) = std::fs::read_to_string(folder.join("index.json")) else {
-        println!("no recordings at {}: nothing compared", folder.display());
-        return;
-    };
-    let index: Value = serde_json::from_str(&index).unwrap();
+/// Compares the recordings of a folder; returns how many there are.
+fn replay(folder: &Path, api: WireApi, differences: impl Fn(&Value, &Value) -> Vec<String>) -> usize {
+    let index: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("index.json")).unwrap()).unwrap();
     let mut failed = Vec::new();
     let mut compared = 0;
     for entry in index["entries"].as_array().unwrap() {
@@ -114,16 +110,36 @@ fn replay(api: WireApi, name: &str, differences: impl Fn(&Value, &Value) -> Vec<
         }
         compared += 1;
     }
-    println!("{compared} recorded {name} streams compared");
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+    compared
+}
+
+/// Compares the project's corpus, and the recordings beside the checkout.
+fn replay_all(api: WireApi, own: usize, differences: impl Fn(&Value, &Value) -> Vec<String>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    assert_eq!(replay(&root.join("tests/corpus/wire"), api, &differences), own);
+    let beside = root.join("../shared/fixtures/wire");
+    if beside.join("index.json").exists() {
+        println!("{} streams beside the checkout compared", replay(&beside, api, &differences));
+    }
 }
 
 #[test]
 fn recorded_chat_streams_are_decoded_as_expected() {
-    replay(WireApi::Chat, "chat", chat);
+    replay_all(WireApi::Chat, 19, chat);
 }
 
 #[test]
 fn recorded_responses_streams_are_decoded_as_expected() {
-    replay(WireApi::Responses, "responses", responses);
+    replay_all(WireApi::Responses, 15, responses);
+}
+
+/// A comparison that finds nothing proves nothing: a wrong fact is reported.
+#[test]
+fn a_wrong_fact_is_reported() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/corpus/wire");
+    let bytes = std::fs::read(root.join("streams/chat-one-call.sse")).unwrap();
+    let fact =
+        serde_json::json!({"final_text": "no", "finish_reason": "stop", "tool_calls": [], "errors": [], "usage": {"prompt_tokens": 1}});
+    assert_eq!(chat(&inspect(WireApi::Chat, &bytes, 0), &fact).len(), 4);
 }

@@ -58,7 +58,7 @@ mod tests {
     async fn the_python_tool_works() {
         let (_folder, _child, port) = started().await;
         let tool = declared(&port, "geheim");
-        assert!(tool.spec().answers_directly);
+        assert!(!tool.spec().answers_directly, "the model writes the answer");
         let args = tool.normalize(json!({"room": "Aachen"})).unwrap();
         assert_eq!(args, json!({"room": "Aachen", "hours": 1}), "the default is filled in");
 

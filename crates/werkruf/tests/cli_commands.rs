@@ -20,6 +20,8 @@ mod knowledge;
 mod maintenance;
 #[path = "cli/model.rs"]
 mod model;
+#[path = "cli/office.rs"]
+mod office;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/support.rs"]

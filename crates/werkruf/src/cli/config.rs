@@ -1,8 +1,5 @@
-//! `werkruf config check` and `werkruf init`.
+//! `werkruf config check`.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -15,7 +12,7 @@ use werkruf_llm::{Answer, Delta, HttpLimits, Message, ModelRequest, Provider, To
 
 use super::error::CliError;
 use super::{Outcome, Session, print};
-use crate::config::{Config, ConfigViolation, DEFAULT_FILE, ModelConfig, template};
+use crate::config::{Config, ConfigViolation, ModelConfig};
 use crate::{provider, setup};
 
 #[derive(Debug, Subcommand)]
@@ -119,27 +116,4 @@ fn verdict(answer: &Answer) -> Value {
         format!("the model's calls cannot run: {}", answer.errors.join("; "))
     };
     json!({"ok": ok, "text": summary, "model": answer.model, "finish": answer.finish, "tool_calls": calls})
-}
-
-pub(super) fn init(session: &Session, force: bool) -> Outcome {
-    let path = session.globals.config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
-    let shown = path.display();
-    let mut options = OpenOptions::new();
-    options.write(true);
-    let opened = if force { options.create(true).truncate(true).open(&path) } else { options.create_new(true).open(&path) };
-    let written = opened.and_then(|mut file| file.write_all(template().as_bytes()));
-    match written {
-        Ok(()) => {
-            if session.globals.json {
-                print::json(&json!({"written": shown.to_string()}));
-            } else {
-                print::line(&format!("wrote {shown}; `werkruf config check` checks it"));
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            Err(CliError::refused("file_exists", format!("{shown} already exists; --force replaces it")))
-        }
-        Err(error) => Err(CliError::refused("io", format!("cannot write {shown}: {error}"))),
-    }
 }

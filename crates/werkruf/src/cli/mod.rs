@@ -17,6 +17,7 @@ mod explain;
 mod flights;
 mod ids;
 mod import;
+mod init;
 mod keys;
 mod knowledge;
 mod migrate;
@@ -194,13 +195,12 @@ enum Command {
     /// Check the configuration
     #[command(subcommand)]
     Config(config::Command),
-    /// Write a commented werkruf.toml
-    #[command(after_help = "Examples:\n  werkruf init\n  werkruf init --config /etc/werkruf.toml --force")]
-    Init {
-        /// Replace an existing file
-        #[arg(long)]
-        force: bool,
-    },
+    /// Write a commented werkruf.toml, or a complete small example
+    #[command(
+        after_help = "Examples:\n  werkruf init\n  werkruf init --office                           people, rows and a tool of its own\n  \
+                            werkruf init --config /etc/werkruf.toml --force"
+    )]
+    Init(init::Command),
     /// Print shell completions
     #[command(
         after_help = "Examples:\n  werkruf completions bash > /etc/bash_completion.d/werkruf\n  werkruf completions zsh > ~/.zfunc/_werkruf"
@@ -303,7 +303,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Flights(command)) => flights::run(&command),
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,
-        Some(Command::Init { force }) => config::init(&session, force),
+        Some(Command::Init(command)) => init::run(&session, &command),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "werkruf", &mut script);

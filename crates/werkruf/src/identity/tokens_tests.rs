@@ -1,4 +1,4 @@
-//! Tests with generated tokens and keys, and with the shared test vectors if they exist next to the project.
+//! Tests with generated tokens and keys, and with recorded ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -376,12 +376,9 @@ async fn another_issuer_uses_its_configured_claims() {
     assert!(rejection(&tokens, &sign(&custom_claims)).await.contains("audience"));
 }
 
-/// The shared test vectors, with their own clock, keys and expected results. Skipped if the file does not exist.
-#[tokio::test]
-async fn the_shared_vectors_have_the_expected_results() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/apis/supabase_jwt_vectors.json");
-    let Ok(text) = std::fs::read_to_string(path) else { return };
-    let vectors: Value = serde_json::from_str(&text).unwrap();
+/// Verifies the tokens of a file with its own clock, keys and expected results; returns how many there are.
+async fn verify_vectors(text: &str) -> usize {
+    let vectors: Value = serde_json::from_str(text).unwrap();
     let offset = vectors["now"].as_i64().unwrap() - Clock::system(0).now().as_second();
     let issuer = Issuer::start(vectors["jwks"]["keys"].clone()).await;
     let project = TokenIssuer {
@@ -390,9 +387,19 @@ async fn the_shared_vectors_have_the_expected_results() {
     };
     let tokens = tokens_of(&[project], &Clock::system(offset));
     let vectors = vectors["vectors"].as_array().unwrap();
-    assert!(vectors.len() >= 14);
     for vector in vectors {
         let reason = rejection(&tokens, vector["token"].as_str().unwrap()).await;
         assert_eq!(reason.is_empty(), vector["accept"].as_bool().unwrap(), "{}: {reason}", vector["name"]);
+    }
+    vectors.len()
+}
+
+/// The project's own corpus, and the vectors beside the checkout if they exist.
+#[tokio::test]
+async fn recorded_tokens_have_the_expected_results() {
+    assert_eq!(verify_vectors(include_str!("../../../../tests/corpus/tokens.json")).await, 19);
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/fixtures/apis/supabase_jwt_vectors.json");
+    if let Ok(text) = std::fs::read_to_string(beside) {
+        assert!(verify_vectors(&text).await >= 14);
     }
 }

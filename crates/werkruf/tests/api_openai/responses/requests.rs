@@ -1,4 +1,4 @@
-//! Recorded request bodies of real clients. They are outside the repository and are replayed if they exist.
+//! Recorded request bodies of real clients: those of the project's own corpus, and those beside the checkout if they exist.
 
 use std::fs;
 use std::path::Path;
@@ -11,15 +11,22 @@ use crate::support::{Stream, TestServer, body};
 
 #[tokio::test]
 async fn no_recorded_request_is_refused() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures/wire/requests");
-    let Ok(entries) = fs::read_dir(&folder) else { return };
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    assert_eq!(replay(&root.join("tests/corpus/requests")).await, 9);
+    let beside = root.join("../shared/fixtures/wire/requests");
+    if beside.exists() {
+        assert!(replay(&beside).await > 50);
+    }
+}
+
+/// Sends the requests of a folder; returns how many there are.
+async fn replay(folder: &Path) -> usize {
+    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.retain(|path| path.file_name().unwrap().to_str().unwrap().starts_with("responses-"));
     names.sort();
-    assert!(names.len() > 50);
     let server = TestServer::open().await;
     server.model.script_fn(|_| Reply::text("Well."));
-    for path in names {
+    for path in &names {
         let mut request: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let stateful = request.get("previous_response_id").or_else(|| request.get("conversation")).is_some_and(|name| !name.is_null());
         if stateful {
@@ -42,4 +49,5 @@ async fn no_recorded_request_is_refused() {
         assert!(status == "completed" || status == "queued", "{}: {object}", path.display());
         assert_eq!(object["model"], request["model"]);
     }
+    names.len()
 }
