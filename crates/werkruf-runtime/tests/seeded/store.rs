@@ -278,7 +278,7 @@ impl Records for Store {
     fn attempts(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         not_simulated()
     }
-    fn ids_with_prefix(&self, _: Uuid, _: IdOf, _: String) -> StoreFuture<'_, Vec<Uuid>> {
+    fn ids_like(&self, _: Uuid, _: IdOf, _: String, _: u32) -> StoreFuture<'_, Vec<Uuid>> {
         not_simulated()
     }
     fn ping(&self) -> StoreFuture<'_, ()> {

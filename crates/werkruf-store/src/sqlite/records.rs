@@ -85,8 +85,8 @@ impl Records for SqliteStore {
         }))
     }
 
-    fn ids_with_prefix(&self, tenant_id: Uuid, of: IdOf, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.readers.look_up(move |c| with_prefix(c, of.table(), tenant_id, prefix)))
+    fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>> {
+        Box::pin(self.readers.look_up(move |c| ids_like(c, of.table(), tenant_id, text, limit)))
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {
@@ -257,15 +257,17 @@ fn read_range(
     }
 }
 
-fn with_prefix(c: &Connection, table: &str, tenant_id: Uuid, mut prefix: String) -> Result<Vec<Uuid>, StoreError> {
-    prefix.make_ascii_lowercase();
-    if !prefix.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
+fn ids_like(c: &Connection, table: &str, tenant_id: Uuid, mut text: String, limit: u32) -> Result<Vec<Uuid>, StoreError> {
+    text.make_ascii_lowercase();
+    if !text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
         return Ok(Vec::new());
     }
-    let mut statement = c.prepare_cached(&format!("SELECT id FROM {table} WHERE tenant_id = ?1 AND id >= ?2 AND id < ?3 LIMIT 2"))?;
+    let mut statement = c.prepare_cached(&format!(
+        "SELECT id FROM {table} WHERE tenant_id = ?1 AND ((id >= ?2 AND id < ?3) OR substr(id, -length(?2)) = ?2) ORDER BY id DESC LIMIT ?4"
+    ))?;
     // No id has a character after f.
-    let end = format!("{prefix}g");
-    all(&mut statement, params![Id::from(tenant_id), prefix, end], |columns| columns.id())
+    let end = format!("{text}g");
+    all(&mut statement, params![Id::from(tenant_id), text, end, limit], |columns| columns.id())
 }
 
 /// The statements whose query plans a test checks.

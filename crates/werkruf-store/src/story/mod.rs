@@ -71,7 +71,7 @@ macro_rules! tell {
             lists_page_by_id_both_ways,
             a_page_ends_before_it_is_too_large,
             a_list_of_conversations_has_no_states,
-            a_prefix_finds_its_ids,
+            an_id_is_found_by_its_beginning_or_end,
             partial_text_is_saved_under_the_lease_until_its_step_is_committed,
             a_read_of_events_is_bounded_by_rows_and_bytes,
             a_waiting_turn_is_canceled_and_its_message_kept,
