@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
     AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, KeyDigest, KeyRow, MessageRow, NewKey,
-    NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture, Summary, TenantRow,
-    TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
+    NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, RowCounts, StoreError, StoreFuture, Summary,
+    TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -276,6 +276,9 @@ impl Records for Store {
         not_simulated()
     }
     fn attempts(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
+        not_simulated()
+    }
+    fn row_counts(&self, _: Uuid) -> StoreFuture<'_, RowCounts> {
         not_simulated()
     }
     fn ids_like(&self, _: Uuid, _: IdOf, _: String, _: u32) -> StoreFuture<'_, Vec<Uuid>> {

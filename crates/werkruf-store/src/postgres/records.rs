@@ -11,9 +11,14 @@ use super::param::p;
 use super::row::{self, Columns, all, all_within, first};
 use super::text::clean;
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, StoreError, StoreFuture,
-    TurnRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, RowCounts, StoreError,
+    StoreFuture, TurnRow,
 };
+
+const ROW_COUNTS: &str = "SELECT (SELECT count(*) FROM tenants), (SELECT count(*) FROM users), (SELECT count(*) FROM api_keys),
+      (SELECT count(*) FROM conversations), (SELECT count(*) FROM turns WHERE finished_at IS NULL),
+      (SELECT count(*) FROM approvals WHERE status = 'pending'), (SELECT count(*) FROM tool_calls WHERE id >= $1),
+      (SELECT count(*) FROM tool_calls WHERE id >= $1 AND status IN ('failed', 'timeout'))";
 
 impl Records for PostgresStore {
     fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>> {
@@ -90,6 +95,12 @@ impl Records for PostgresStore {
 
     fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.ids_of_table_like(of.table(), tenant_id, text, limit))
+    }
+
+    fn row_counts(&self, first_recent: Uuid) -> StoreFuture<'_, RowCounts> {
+        Box::pin(async move {
+            Ok(first(&self.query(DbRole::System, ROW_COUNTS, &[p(&first_recent)]).await?, row::row_counts)?.unwrap_or_default())
+        })
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {

@@ -8,9 +8,14 @@ use super::SqliteStore;
 use super::row::{self, all, all_within, first};
 use super::text::{Id, id_or_null};
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, StoreError, StoreFuture,
-    TurnRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, RowCounts, StoreError,
+    StoreFuture, TurnRow,
 };
+
+const ROW_COUNTS: &str = "SELECT (SELECT count(*) FROM tenants), (SELECT count(*) FROM users), (SELECT count(*) FROM api_keys),
+      (SELECT count(*) FROM conversations), (SELECT count(*) FROM turns WHERE finished_at IS NULL),
+      (SELECT count(*) FROM approvals WHERE status = 'pending'), (SELECT count(*) FROM tool_calls WHERE id >= ?1),
+      (SELECT count(*) FROM tool_calls WHERE id >= ?1 AND status IN ('failed', 'timeout'))";
 
 impl Records for SqliteStore {
     fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>> {
@@ -87,6 +92,13 @@ impl Records for SqliteStore {
 
     fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.readers.look_up(move |c| ids_like(c, of.table(), tenant_id, text, limit)))
+    }
+
+    fn row_counts(&self, first_recent: Uuid) -> StoreFuture<'_, RowCounts> {
+        Box::pin(self.readers.list(move |c| {
+            let mut statement = c.prepare_cached(ROW_COUNTS)?;
+            Ok(first(&mut statement, params![Id::from(first_recent)], row::row_counts)?.unwrap_or_default())
+        }))
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {

@@ -128,6 +128,8 @@ pub(crate) async fn an_id_is_found_by_its_beginning_or_end<S: Store>(world: Worl
     assert_eq!(look(&id.to_uppercase()[20..]).await, [calls[1].id]);
     assert!(look("zz").await.is_empty());
     assert!(look("%").await.is_empty());
+    let counted = world.store.row_counts(calls[1].id).await.unwrap();
+    assert_eq!((counted.conversations, counted.open_turns, counted.recent_calls, counted.recent_failed_calls), (1, 1, 2, 0), "{counted:?}");
     let conversation = running.conversation.to_string();
     let found = world.store.ids_like(world.tenant, IdOf::Conversation, conversation[..20].to_owned(), 2).await.unwrap();
     assert_eq!(found, [running.conversation]);
