@@ -245,12 +245,15 @@ pub struct TurnError {
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// What happened, for operators only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 impl TurnError {
     /// A turn error of this class.
     pub fn new(kind: ToolErrorType, code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind, code: code.into(), message: message.into(), retry_after_ms: None }
+        Self { kind, code: code.into(), message: message.into(), retry_after_ms: None, cause: None }
     }
 
     /// Whether the turn failed with this code of the server.

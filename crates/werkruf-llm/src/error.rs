@@ -1,6 +1,14 @@
 //! The errors of model requests.
 
+use std::fmt;
 use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::reader::cut;
+
+/// How much of a provider's text is shown.
+const MAX_EXCERPT_BYTES: usize = 200;
 
 /// The kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +28,7 @@ pub enum ModelFault {
 }
 
 /// A model request without a usable answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{fault:?}: {message}")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelError {
     pub fault: ModelFault,
     /// For the log; may contain text from the provider, cut to 512 bytes, with keys redacted.
@@ -48,5 +55,61 @@ impl ModelError {
     /// Whether the request may have reached the provider, and so may have cost money.
     pub const fn was_sent(&self) -> bool {
         !matches!(self.fault, ModelFault::Connect)
+    }
+}
+
+/// What the server did, as a sentence without its subject, on one line.
+impl fmt::Display for ModelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let said = excerpt(&self.message);
+        match self.fault {
+            ModelFault::Connect => write!(f, "cannot be reached: {said}"),
+            ModelFault::Refused { status } => {
+                let hint = match status {
+                    401 | 403 => " (check the API key)",
+                    404 => " (check the base URL, which usually ends in /v1, and the name of the model)",
+                    _ => "",
+                };
+                let colon = if said.is_empty() { "" } else { ": " };
+                write!(f, "answered {status}{hint}{colon}{said}")
+            }
+            ModelFault::FirstByte | ModelFault::Idle => write!(f, "did not answer in time: {said}"),
+            ModelFault::Incomplete => write!(f, "broke off: {said}"),
+            ModelFault::Protocol => write!(f, "did not answer like a model (check the base URL, which usually ends in /v1): {said}"),
+        }
+    }
+}
+
+impl std::error::Error for ModelError {}
+
+/// The message inside a JSON error, or the text itself; on one line and not too long.
+fn excerpt(text: &str) -> String {
+    let parsed: Option<Value> = serde_json::from_str(text).ok();
+    let inner = parsed.as_ref().and_then(|body| {
+        let error = body.get("error").unwrap_or(body);
+        error.get("message").unwrap_or(error).as_str()
+    });
+    if text.trim_start().trim_start_matches("the body is not an answer: ").starts_with('<') {
+        return "an HTML page".to_owned();
+    }
+    let line = inner.unwrap_or(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    let start = cut(&line, MAX_EXCERPT_BYTES);
+    if start.len() < line.len() { format!("{start}…") } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_in_words() {
+        let shown = |fault, message: &str| ModelError::new(fault, message).to_string();
+        let refused = |status, message| shown(ModelFault::Refused { status }, message);
+        assert_eq!(refused(401, "{\"error\": {\"message\": \"Incorrect\\nkey\"}}"), "answered 401 (check the API key): Incorrect key");
+        assert_eq!(refused(500, ""), "answered 500");
+        assert_eq!(refused(501, "<!DOCTYPE html>\n<title>No</title>"), "answered 501: an HTML page");
+        assert_eq!(refused(418, "{\"error\": \"no\"}"), "answered 418: no");
+        assert_eq!(shown(ModelFault::Connect, "Connection refused"), "cannot be reached: Connection refused");
+        assert_eq!(refused(502, &"é".repeat(300)).chars().filter(|letter| *letter == 'é').count(), 100);
     }
 }

@@ -3,6 +3,7 @@
 //! A client never follows a redirect, because a key must not be sent to another host, and never uses a proxy for loopback.
 //! Deadlines belong to the request, because only its caller knows how long a response may take.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,19 @@ pub fn pinned_client(limits: &HttpLimits, fingerprint: &str) -> Result<Client, P
 pub enum PinnedClientError {
     Tls(#[from] rustls::Error),
     Client(#[from] reqwest::Error),
+}
+
+/// The innermost cause of an HTTP error, such as "Connection refused"; the outer messages only say that something failed. Contains no
+/// address.
+pub fn cause(error: &reqwest::Error) -> String {
+    let mut innermost: Option<&dyn Error> = error.source();
+    while let Some(inner) = innermost.and_then(Error::source) {
+        innermost = Some(inner);
+    }
+    innermost.map_or_else(
+        || if error.is_timeout() { "no answer in time".to_owned() } else { "the request failed".to_owned() },
+        ToString::to_string,
+    )
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -42,7 +42,7 @@ pub use chat::ChatProvider;
 pub use egress::{Egress, network};
 pub use embeddings::{Embedded, Embeddings};
 pub use error::{ModelError, ModelFault};
-pub use http::{HttpLimits, http_client, install_tls, pinned_client, tool_client};
+pub use http::{HttpLimits, cause, http_client, install_tls, pinned_client, tool_client};
 pub use inspect::{WireApi, inspect};
 pub use offline::{OfflineProvider, PlannerMessage, Proposer};
 pub use overdue::{in_time, overdue};

@@ -12,11 +12,11 @@ use tokio::time::timeout;
 use werkruf_contract::Deadline;
 
 use crate::carry::Origin;
+use crate::http::cause;
 use crate::overdue::in_time;
 use crate::reader::{Reader, Wire};
 use crate::record::Recording;
 use crate::secrets::Secrets;
-use crate::server::describe;
 use crate::{AnswerStream, Delta, ModelError, ModelFault};
 
 /// The maximum size of a response.
@@ -78,7 +78,7 @@ impl<W: Wire + Send + 'static> ResponseStream<W> {
                 Received::Failed(ModelFault::FirstByte, "the first byte did not arrive in time".to_owned())
             }
             None => Received::Failed(ModelFault::Idle, "no further bytes arrived in time".to_owned()),
-            Some(Err(error)) => Received::Failed(ModelFault::Incomplete, self.secrets.redact(&describe(error))),
+            Some(Err(error)) => Received::Failed(ModelFault::Incomplete, self.secrets.redact(&cause(&error))),
             Some(Ok(None)) => Received::End,
             Some(Ok(Some(bytes))) => {
                 self.first_byte = None;

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use werkruf_contract::Deadline;
 
 use crate::carry::Origin;
+use crate::http::cause;
 use crate::overdue::in_time;
 use crate::reader::{Reader, Wire};
 use crate::record::Recordings;
@@ -151,7 +152,7 @@ impl Server {
             None => return Err(ModelError::new(ModelFault::FirstByte, "no response started in time")),
             Some(Err(error)) => {
                 let fault = if error.is_connect() || error.is_builder() { ModelFault::Connect } else { ModelFault::Incomplete };
-                return Err(ModelError::new(fault, self.secrets.redact(&describe(error))));
+                return Err(ModelError::new(fault, self.secrets.redact(&cause(&error))));
             }
             Some(Ok(response)) => response,
         };
@@ -173,7 +174,7 @@ impl Server {
             match timeout(deadline.left(), response.chunk()).await {
                 Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
                 Ok(Ok(None)) => break,
-                Ok(Err(error)) => return Err(ModelError::new(ModelFault::Incomplete, self.secrets.redact(&describe(error)))),
+                Ok(Err(error)) => return Err(ModelError::new(ModelFault::Incomplete, self.secrets.redact(&cause(&error)))),
                 Err(_) => return Err(ModelError::new(ModelFault::Idle, "the response did not end in time")),
             }
         }
@@ -189,18 +190,6 @@ fn endpoint(base: &str, path: &[&str]) -> Result<Url, ConfigError> {
     }
     url.path_segments_mut().map_err(|()| invalid())?.pop_if_empty().extend(path);
     Ok(url)
-}
-
-/// An HTTP error with its causes; the outer message alone only says that something failed.
-pub(crate) fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        message = format!("{message}: {inner}");
-        cause = inner.source();
-    }
-    message
 }
 
 #[derive(Deserialize)]

@@ -56,8 +56,8 @@ pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, MessageRow, NewCall, Reusable, Summary, TenantRow,
-    TokenRoles, TurnRow, UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, MessageRow, NewCall, Reusable, RowCounts, Summary,
+    TenantRow, TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
 pub use secret_keys::{SecretKey, SecretKeys};
@@ -169,8 +169,10 @@ pub trait Records: Send + Sync {
     fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, Vec<AttemptRow>>;
     /// Events after `after`, oldest first; `turn_id` restricts them to one turn.
     fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>>;
-    /// Ids that begin with the prefix: at most two, enough to know whether the prefix is unique.
-    fn ids_with_prefix(&self, tenant_id: Uuid, of: IdOf, prefix: String) -> StoreFuture<'_, Vec<Uuid>>;
+    /// Ids that begin or end with the text, the newest first.
+    fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>>;
+    /// Counts rows of all tenants. Calls are recent if their id is not smaller than `first`: ids grow with time.
+    fn row_counts(&self, first: Uuid) -> StoreFuture<'_, RowCounts>;
     /// Checks that the database answers.
     fn ping(&self) -> StoreFuture<'_, ()>;
 }

@@ -87,6 +87,19 @@ macro_rules! readings {
             })
         }
 
+        pub(super) fn row_counts(c: &mut Columns<'_>) -> Result<$crate::RowCounts, $crate::StoreError> {
+            Ok($crate::RowCounts {
+                tenants: c.int()?,
+                users: c.int()?,
+                api_keys: c.int()?,
+                conversations: c.int()?,
+                open_turns: c.int()?,
+                pending_approvals: c.int()?,
+                recent_calls: c.int()?,
+                recent_failed_calls: c.int()?,
+            })
+        }
+
         pub(super) fn conversation(c: &mut Columns<'_>) -> Result<$crate::ConversationRow, $crate::StoreError> {
             Ok($crate::ConversationRow {
                 id: c.id()?,

@@ -305,6 +305,21 @@ pub enum IdOf {
     Approval,
 }
 
+/// How much there is and how much waits, over all tenants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct RowCounts {
+    pub tenants: i64,
+    pub users: i64,
+    pub api_keys: i64,
+    pub conversations: i64,
+    /// Turns that have not ended, waiting ones included.
+    pub open_turns: i64,
+    pub pending_approvals: i64,
+    pub recent_calls: i64,
+    /// Recent calls that failed or timed out.
+    pub recent_failed_calls: i64,
+}
+
 impl IdOf {
     pub(crate) const fn table(self) -> &'static str {
         match self {

@@ -12,6 +12,8 @@ mod config;
 mod contract;
 #[path = "cli/conversations.rs"]
 mod conversations;
+#[path = "cli/ids.rs"]
+mod ids;
 #[path = "cli/import.rs"]
 mod import;
 #[path = "cli/knowledge.rs"]

@@ -111,6 +111,6 @@ pub(crate) fn fail(scope: &TurnScope, status: TurnStatus, step: u32, error: Turn
 pub(crate) fn unanswered_end(turn_id: Uuid, status: TurnStatus, step: u32, error: TurnError) -> (TurnChange, ErrorEvent) {
     let stored = Some((json(&error), error.code.clone()));
     let change = TurnChange { status, step, error: stored, message: None, transcript_digest: None };
-    let TurnError { kind, code, message, retry_after_ms } = error;
+    let TurnError { kind, code, message, retry_after_ms, cause: _ } = error;
     (change, ErrorEvent { kind, code, message, retry_after_ms, turn_id })
 }

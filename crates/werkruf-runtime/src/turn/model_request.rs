@@ -70,7 +70,7 @@ impl TurnRequest<'_> {
             };
             self.record(usage, self.failed(&error, &received.text));
             if sent >= MAX_SENDS || !error.is_retryable() {
-                return Err(Stop::Failed(turn_error(&error, &self.request.locale)));
+                return Err(Stop::Failed(self.turn_error(&error)));
             }
             Box::pin(self.abandon(received)).await?;
             self.pause(sent, &error).await?;
@@ -198,7 +198,7 @@ impl TurnRequest<'_> {
         match pause_before_retry(sent, error, timer::left(self.deadline)) {
             RetryPause::Wait(pause) => self.in_time(tokio::time::sleep(pause)).await,
             RetryPause::TooLong(pause) => {
-                let mut failure = turn_error(error, &self.request.locale);
+                let mut failure = self.turn_error(error);
                 failure.retry_after_ms = u64::try_from(pause.as_millis()).ok();
                 Err(Stop::Failed(failure))
             }
@@ -211,6 +211,10 @@ impl TurnRequest<'_> {
             self.scope.journal.stage(row.clone());
             usage.push(row);
         }
+    }
+
+    fn turn_error(&self, error: &ModelError) -> TurnError {
+        turn_error(error, self.scope.models.gate.chat_provider().name(), &self.request.locale)
     }
 
     fn failed(&self, error: &ModelError, received: &str) -> Option<NewUsage> {
@@ -248,17 +252,19 @@ fn incomplete() -> ModelError {
     ModelError::new(ModelFault::Incomplete, "the stream ended without its terminal event")
 }
 
-/// What the user reads. The provider's own message stays in the log.
-fn turn_error(error: &ModelError, locale: &str) -> TurnError {
+/// What the user reads. The provider's own message is in the cause, for operators.
+fn turn_error(error: &ModelError, provider: &str, locale: &str) -> TurnError {
     let (kind, code, key) = match error.fault {
         ModelFault::Incomplete | ModelFault::Idle => (ToolErrorType::Upstream, "model_incomplete", "error-model_incomplete"),
         ModelFault::Refused { status: 429 } => (ToolErrorType::RateLimit, "model_unavailable", "error-model_busy"),
+        ModelFault::Refused { status: 401 | 403 } => (ToolErrorType::Upstream, "model_unavailable", "error-model_credentials"),
         ModelFault::Refused { status } if status < 500 => (ToolErrorType::Upstream, "model_unavailable", "error-model_refused"),
-        ModelFault::Connect | ModelFault::Refused { .. } | ModelFault::FirstByte | ModelFault::Protocol => {
-            (ToolErrorType::Upstream, "model_unavailable", "error-model_unavailable")
-        }
+        ModelFault::Connect => (ToolErrorType::Upstream, "model_unavailable", "error-model_unreachable"),
+        ModelFault::Protocol => (ToolErrorType::Upstream, "model_unavailable", "error-model_unreadable"),
+        ModelFault::Refused { .. } | ModelFault::FirstByte => (ToolErrorType::Upstream, "model_unavailable", "error-model_unavailable"),
     };
     let mut failure = TurnError::new(kind, code, Texts::of(locale).text(key, &[]));
     failure.retry_after_ms = error.retry_after.and_then(|span| u64::try_from(span.as_millis()).ok());
+    failure.cause = Some(format!("{provider} {error}"));
     failure
 }

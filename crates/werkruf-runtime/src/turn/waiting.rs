@@ -68,7 +68,7 @@ impl UnstartedTurn<'_> {
         let (store, turn_id) = (&self.engine.store, self.turn_id);
         let error = canceled_error(texts);
         let (stored, error_code) = (json(&error), error.code.clone());
-        let TurnError { kind, code, message, retry_after_ms } = error;
+        let TurnError { kind, code, message, retry_after_ms, cause: _ } = error;
         let data = json(&ErrorEvent { kind, code, message, retry_after_ms, turn_id });
         let event = NewEvent { kind: EventType::Error, data: data.clone() };
         let cancellation = TurnCancellation { error: stored, error_code, event, at: store.clock.now() };

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
     AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, InboxEntry, KeyDigest, KeyRow,
-    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, StoreError, StoreFuture,
+    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, RowCounts, StoreError, StoreFuture,
     Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
 };
 
@@ -285,7 +285,10 @@ impl Records for Store {
     fn attempts(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         not_simulated()
     }
-    fn ids_with_prefix(&self, _: Uuid, _: IdOf, _: String) -> StoreFuture<'_, Vec<Uuid>> {
+    fn row_counts(&self, _: Uuid) -> StoreFuture<'_, RowCounts> {
+        not_simulated()
+    }
+    fn ids_like(&self, _: Uuid, _: IdOf, _: String, _: u32) -> StoreFuture<'_, Vec<Uuid>> {
         not_simulated()
     }
     fn ping(&self) -> StoreFuture<'_, ()> {

@@ -11,9 +11,14 @@ use super::param::p;
 use super::row::{self, Columns, all, all_within, first};
 use super::text::clean;
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, StoreError, StoreFuture,
-    TurnRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, RowCounts, StoreError,
+    StoreFuture, TurnRow,
 };
+
+const ROW_COUNTS: &str = "SELECT (SELECT count(*) FROM tenants), (SELECT count(*) FROM users), (SELECT count(*) FROM api_keys),
+      (SELECT count(*) FROM conversations), (SELECT count(*) FROM turns WHERE finished_at IS NULL),
+      (SELECT count(*) FROM approvals WHERE status = 'pending'), (SELECT count(*) FROM tool_calls WHERE id >= $1),
+      (SELECT count(*) FROM tool_calls WHERE id >= $1 AND status IN ('failed', 'timeout'))";
 
 impl Records for PostgresStore {
     fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>> {
@@ -103,8 +108,14 @@ impl Records for PostgresStore {
         })
     }
 
-    fn ids_with_prefix(&self, tenant_id: Uuid, of: IdOf, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.with_prefix(of.table(), tenant_id, prefix))
+    fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>> {
+        Box::pin(self.ids_of_table_like(of.table(), tenant_id, text, limit))
+    }
+
+    fn row_counts(&self, first_recent: Uuid) -> StoreFuture<'_, RowCounts> {
+        Box::pin(async move {
+            Ok(first(&self.query(DbRole::System, ROW_COUNTS, &[p(&first_recent)]).await?, row::row_counts)?.unwrap_or_default())
+        })
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {
@@ -160,10 +171,19 @@ impl PostgresStore {
         all_within(&self.query(scope, &sql, &values).await?, row::message, page.max_bytes)
     }
 
-    pub(super) async fn with_prefix(&self, table: &str, tenant_id: Uuid, prefix: String) -> Result<Vec<Uuid>, StoreError> {
-        let Some((from, to)) = id_range(&prefix) else { return Ok(Vec::new()) };
-        let sql = format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id BETWEEN $2 AND $3 ORDER BY id LIMIT 2");
-        all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&from), p(&to)]).await?, |columns| columns.id())
+    async fn ids_of_table_like(&self, table: &str, tenant_id: Uuid, mut text: String, limit: u32) -> Result<Vec<Uuid>, StoreError> {
+        text.make_ascii_lowercase();
+        if !text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
+            return Ok(Vec::new());
+        }
+        let (from, to) = id_range(&text).unwrap_or((Uuid::max(), Uuid::nil()));
+        let sql = format!(
+            "SELECT id FROM {table} WHERE tenant_id = $1 AND (id BETWEEN $2 AND $3 OR right(id::text, length($4)) = $4)
+             ORDER BY id DESC LIMIT $5"
+        );
+        let (text, limit) = (text.as_str(), i64::from(limit));
+        let values = [p(&tenant_id), p(&from), p(&to), p(&text), p(&limit)];
+        all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, |columns| columns.id())
     }
 }
 

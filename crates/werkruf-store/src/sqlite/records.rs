@@ -8,9 +8,14 @@ use super::SqliteStore;
 use super::row::{self, all, all_within, first};
 use super::text::{Id, id_or_null};
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, StoreError, StoreFuture,
-    TurnRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, RowCounts, StoreError,
+    StoreFuture, TurnRow,
 };
+
+const ROW_COUNTS: &str = "SELECT (SELECT count(*) FROM tenants), (SELECT count(*) FROM users), (SELECT count(*) FROM api_keys),
+      (SELECT count(*) FROM conversations), (SELECT count(*) FROM turns WHERE finished_at IS NULL),
+      (SELECT count(*) FROM approvals WHERE status = 'pending'), (SELECT count(*) FROM tool_calls WHERE id >= ?1),
+      (SELECT count(*) FROM tool_calls WHERE id >= ?1 AND status IN ('failed', 'timeout'))";
 
 impl Records for SqliteStore {
     fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>> {
@@ -100,8 +105,15 @@ impl Records for SqliteStore {
         }))
     }
 
-    fn ids_with_prefix(&self, tenant_id: Uuid, of: IdOf, prefix: String) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.readers.look_up(move |c| with_prefix(c, of.table(), tenant_id, prefix)))
+    fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>> {
+        Box::pin(self.readers.look_up(move |c| ids_like(c, of.table(), tenant_id, text, limit)))
+    }
+
+    fn row_counts(&self, first_recent: Uuid) -> StoreFuture<'_, RowCounts> {
+        Box::pin(self.readers.list(move |c| {
+            let mut statement = c.prepare_cached(ROW_COUNTS)?;
+            Ok(first(&mut statement, params![Id::from(first_recent)], row::row_counts)?.unwrap_or_default())
+        }))
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {
@@ -281,15 +293,17 @@ fn read_range(
     }
 }
 
-fn with_prefix(c: &Connection, table: &str, tenant_id: Uuid, mut prefix: String) -> Result<Vec<Uuid>, StoreError> {
-    prefix.make_ascii_lowercase();
-    if !prefix.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
+fn ids_like(c: &Connection, table: &str, tenant_id: Uuid, mut text: String, limit: u32) -> Result<Vec<Uuid>, StoreError> {
+    text.make_ascii_lowercase();
+    if !text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-') {
         return Ok(Vec::new());
     }
-    let mut statement = c.prepare_cached(&format!("SELECT id FROM {table} WHERE tenant_id = ?1 AND id >= ?2 AND id < ?3 LIMIT 2"))?;
+    let mut statement = c.prepare_cached(&format!(
+        "SELECT id FROM {table} WHERE tenant_id = ?1 AND ((id >= ?2 AND id < ?3) OR substr(id, -length(?2)) = ?2) ORDER BY id DESC LIMIT ?4"
+    ))?;
     // No id has a character after f.
-    let end = format!("{prefix}g");
-    all(&mut statement, params![Id::from(tenant_id), prefix, end], |columns| columns.id())
+    let end = format!("{text}g");
+    all(&mut statement, params![Id::from(tenant_id), text, end, limit], |columns| columns.id())
 }
 
 /// The statements whose query plans a test checks.

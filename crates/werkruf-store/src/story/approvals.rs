@@ -147,7 +147,7 @@ pub(crate) async fn approvals_are_listed_by_role_status_and_turn<S: Store>(world
     assert_eq!(count(None, None, Some(&["guest"])).await, 0);
     assert_eq!(count(None, None, Some(&[])).await, 0);
     let prefix = approval.id.to_string()[..20].to_owned();
-    assert!(world.store.ids_with_prefix(world.tenant, IdOf::Approval, prefix.clone()).await.unwrap().contains(&approval.id));
-    assert!(world.store.ids_with_prefix(world.id(), IdOf::Approval, prefix).await.unwrap().is_empty(), "another tenant reads nothing");
+    assert!(world.store.ids_like(world.tenant, IdOf::Approval, prefix.clone(), 2).await.unwrap().contains(&approval.id));
+    assert!(world.store.ids_like(world.id(), IdOf::Approval, prefix, 2).await.unwrap().is_empty(), "another tenant reads nothing");
     assert_eq!(world.store.approval(world.id(), approval.id).await.unwrap(), None);
 }

@@ -159,19 +159,23 @@ pub(crate) async fn lists_page_by_id_both_ways<S: Store>(world: World<S>) {
     assert_eq!((of("1").await, of("2").await), (1, 0));
 }
 
-pub(crate) async fn a_prefix_finds_its_ids<S: Store>(world: World<S>) {
+pub(crate) async fn an_id_is_found_by_its_beginning_or_end<S: Store>(world: World<S>) {
     let running = world.talk().await;
     let calls: Vec<_> = (0..3).map(|index| world.call(&running, index)).collect();
     world.act(&running, &calls).await;
     let id = calls[1].id.to_string();
-    let look = async |prefix: &str| world.store.ids_with_prefix(world.tenant, IdOf::Call, prefix.to_owned()).await.unwrap();
+    let look = async |text: &str| world.store.ids_like(world.tenant, IdOf::Call, text.to_owned(), 2).await.unwrap();
     assert_eq!(look(&id).await, [calls[1].id]);
     assert_eq!(look(&id.to_uppercase()[..35]).await.len(), look(&id[..35]).await.len());
-    assert_eq!(look(&id[..2]).await.len(), 2, "at most two are returned");
+    assert_eq!(look(&id[..2]).await, [calls[2].id, calls[1].id], "the newest, and not more than asked for");
+    assert_eq!(look(&id[24..]).await, [calls[1].id], "an id is found by its end");
+    assert_eq!(look(&id.to_uppercase()[20..]).await, [calls[1].id]);
     assert!(look("zz").await.is_empty());
     assert!(look("%").await.is_empty());
+    let counted = world.store.row_counts(calls[1].id).await.unwrap();
+    assert_eq!((counted.conversations, counted.open_turns, counted.recent_calls, counted.recent_failed_calls), (1, 1, 2, 0), "{counted:?}");
     let conversation = running.conversation.to_string();
-    let found = world.store.ids_with_prefix(world.tenant, IdOf::Conversation, conversation[..20].to_owned()).await.unwrap();
+    let found = world.store.ids_like(world.tenant, IdOf::Conversation, conversation[..20].to_owned(), 2).await.unwrap();
     assert_eq!(found, [running.conversation]);
-    assert!(world.store.ids_with_prefix(world.id(), IdOf::Conversation, conversation).await.unwrap().is_empty());
+    assert!(world.store.ids_like(world.id(), IdOf::Conversation, conversation, 2).await.unwrap().is_empty());
 }

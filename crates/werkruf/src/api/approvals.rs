@@ -128,12 +128,12 @@ async fn list(
 
 /// One approval, for callers who may decide it.
 #[utoipa::path(get, path = "/api/approvals/{id}", operation_id = "get_approval", tag = "approvals",
-    params(("id" = String, Path, description = "Id or unique prefix.")),
+    params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
-    let id = lookup::approval_id(&api, &identity, &id).await?;
     let (credential, author) = (identity.credential(), identity.author());
+    let id = lookup::approval_id(&api, decider(&identity, &credential, &author), &id).await?;
     let row = api.app.runtime.approval(decider(&identity, &credential, &author), id).await?;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }
@@ -153,7 +153,7 @@ struct DecisionRequest {
 /// Decides an approval. Only the first decision counts: the call runs or ends with `approval_denied`, and the turn continues. Whoever asked may
 /// deny, but not approve.
 #[utoipa::path(post, path = "/api/approvals/{id}", operation_id = "decide_approval", tag = "approvals", request_body = DecisionRequest,
-    params(("id" = String, Path, description = "Id or unique prefix.")),
+    params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = ApprovalView),
         (status = 403, body = ref("#/components/schemas/Error"), description = "`forbidden`, or `four_eyes` for whoever asked"),
         (status = 404, body = ref("#/components/schemas/Error")),
@@ -161,11 +161,11 @@ struct DecisionRequest {
 async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: body::RequestBody) -> Result<Response, ApiError> {
     let raw = body::bytes(body).await?;
     let DecisionRequest { decision } = body::json(&raw)?;
-    let id = lookup::approval_id(&api, &identity, &id).await?;
+    let (credential, author) = (identity.credential(), identity.author());
+    let id = lookup::approval_id(&api, decider(&identity, &credential, &author), &id).await?;
     let (runtime, approve) = (api.app.runtime.clone(), matches!(decision, Decision::Approve));
     // Detached, because a decision that is stored must also be carried out when the client disconnects.
     let decided = api.run_detached(async move {
-        let (credential, author) = (identity.credential(), identity.author());
         runtime.decide(decider(&identity, &credential, &author), id, approve).await
     });
     let row = decided.await??;

@@ -153,7 +153,7 @@ struct CallDetail<'a> {
 }
 
 /// One call with every column.
-#[utoipa::path(get, path = "/api/tool-calls/{id}", operation_id = "get_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(get, path = "/api/tool-calls/{id}", operation_id = "get_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = CallDetail), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&api, &identity, &id).await?;
@@ -172,7 +172,7 @@ struct Job {
 }
 
 /// Requests the cancellation of a call.
-#[utoipa::path(post, path = "/api/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(post, path = "/api/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
 async fn cancel(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
@@ -191,7 +191,7 @@ struct RetryRequest {
 }
 
 /// Runs a failed call again, as a new call for the same user.
-#[utoipa::path(post, path = "/api/tool-calls/{id}/retry", operation_id = "retry_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(post, path = "/api/tool-calls/{id}/retry", operation_id = "retry_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     request_body = RetryRequest,
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`not_retryable`, `outcome_unknown`, `already_retried`")))]

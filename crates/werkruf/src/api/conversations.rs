@@ -167,7 +167,7 @@ async fn list(
 }
 
 /// One conversation.
-#[utoipa::path(get, path = "/api/conversations/{id}", operation_id = "get_conversation", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(get, path = "/api/conversations/{id}", operation_id = "get_conversation", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = ConversationView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
@@ -175,7 +175,7 @@ async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) 
 }
 
 /// Deletes a conversation with its messages, turns, calls and events.
-#[utoipa::path(delete, path = "/api/conversations/{id}", operation_id = "delete_conversation", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(delete, path = "/api/conversations/{id}", operation_id = "delete_conversation", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
 async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
@@ -203,7 +203,7 @@ struct MessageList<'a> {
 
 /// The messages of a conversation, with every column or in the format of another program.
 #[utoipa::path(get, path = "/api/conversations/{id}/messages", operation_id = "list_messages", tag = "conversations",
-    params(("id" = String, Path, description = "Id or unique prefix."), FormatQuery, PageQuery),
+    params(("id" = String, Path, description = "Id, or a unique beginning or end of it."), FormatQuery, PageQuery),
     responses((status = 200, body = MessageList),
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 410, body = ref("#/components/schemas/Error"), description = "The message `after` was deleted; `details.first_seq` is the first message that exists.")))]
@@ -244,14 +244,14 @@ async fn check_retained(api: &ApiState, conversation: &ConversationRow, page: Pa
 }
 
 /// The session state.
-#[utoipa::path(get, path = "/api/conversations/{id}/state", operation_id = "get_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(get, path = "/api/conversations/{id}/state", operation_id = "get_state", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn state(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Json<werkruf_contract::State>, ApiError> {
     Ok(Json(lookup::conversation(&api, &identity, &id).await?.state))
 }
 
 /// Merges the body into the session state, only at the top level; null deletes a field. Returns the whole state.
-#[utoipa::path(patch, path = "/api/conversations/{id}/state", operation_id = "patch_state", tag = "conversations", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(patch, path = "/api/conversations/{id}/state", operation_id = "patch_state", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     request_body = Object,
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`state_too_large`")))]

@@ -58,7 +58,7 @@ struct EventList {
 
 /// The events after a sequence number: a live stream with `Accept: text/event-stream` or `Last-Event-ID`, otherwise a list.
 #[utoipa::path(get, path = "/api/conversations/{id}/events", operation_id = "list_events", tag = "conversations",
-    params(("id" = String, Path, description = "Id or unique prefix."), EventQuery, ("Last-Event-ID" = Option<i64>, Header)),
+    params(("id" = String, Path, description = "Id, or a unique beginning or end of it."), EventQuery, ("Last-Event-ID" = Option<i64>, Header)),
     responses((status = 200, body = EventList, description = "A list, or text/event-stream."),
         (status = 404, body = ref("#/components/schemas/Error")),
         (status = 410, body = ref("#/components/schemas/Error"), description = "Events after `after` were deleted; `details.first_seq` is the first event that exists.")))]

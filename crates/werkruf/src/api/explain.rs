@@ -72,7 +72,7 @@ struct Explanation<'a> {
 }
 
 /// Explains one call.
-#[utoipa::path(get, path = "/api/tool-calls/{id}/explain", operation_id = "explain_tool_call", tag = "calls", params(("id" = String, Path, description = "Id or unique prefix.")),
+#[utoipa::path(get, path = "/api/tool-calls/{id}/explain", operation_id = "explain_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = Explanation), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn explain(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&api, &identity, &id).await?;

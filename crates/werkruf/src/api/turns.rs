@@ -6,7 +6,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -16,7 +16,7 @@ use super::body::PathParam;
 use super::chat::RunningTurn;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
-use super::view::{Iso, raw};
+use super::view::{Iso, error_detail};
 use super::{ApiState, lookup};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
@@ -38,7 +38,7 @@ struct TurnView<'a> {
     status: TurnStatus,
     step: u32,
     #[schema(value_type = Option<Object>)]
-    error: Option<&'a RawValue>,
+    error: Option<Value>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Iso,
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -57,7 +57,7 @@ async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) 
         conversation_id: row.conversation_id,
         status: row.status,
         step: row.step,
-        error: raw(row.error.as_deref()),
+        error: error_detail(row.error.as_deref(), identity.scopes.admin),
         created_at: Iso(row.created_at),
         finished_at: row.finished_at.map(Iso),
         message: row.message.as_deref().map(|content| TurnMessage { role: "assistant", content }),

@@ -25,7 +25,7 @@ pub(crate) fn raw(text: Option<&str>) -> Option<&RawValue> {
     })
 }
 
-/// A stored `ToolErrorDetail`; its cause and endpoint are for scope admin only.
+/// A stored error of a call or a turn; its cause and endpoint are for scope admin only.
 pub(crate) fn error_detail(text: Option<&str>, admin: bool) -> Option<serde_json::Value> {
     let mut detail: serde_json::Value = serde_json::from_str(text?).ok()?;
     if !admin && let Some(fields) = detail.as_object_mut() {

@@ -23,13 +23,13 @@ pub(super) enum Command {
     /// Let the call run, once
     #[command(after_help = "Examples:\n  werkruf approvals approve 0197f2c4-77aa\n  werkruf approvals approve 0197f2c4-77aa --user 2")]
     Approve {
-        /// Id of the approval, or a unique prefix
+        /// Id of the approval, or a unique beginning or end of it
         approval: String,
     },
     /// Refuse the call; the assistant gets the refusal as the result
     #[command(after_help = "Examples:\n  werkruf approvals deny 0197f2c4-77aa")]
     Deny {
-        /// Id of the approval, or a unique prefix
+        /// Id of the approval, or a unique beginning or end of it
         approval: String,
     },
 }

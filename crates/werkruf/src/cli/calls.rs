@@ -14,7 +14,7 @@ pub(super) enum Command {
     /// Calls, the newest first
     #[command(after_help = "Examples:\n  werkruf calls list\n  werkruf calls list --tool order_status --status failed --limit 5")]
     List {
-        /// Only of this conversation (id or unique prefix)
+        /// Only of this conversation (id, or a unique beginning or end of it)
         #[arg(long, value_name = "ID")]
         conversation: Option<String>,
         /// Only of this tool
@@ -30,13 +30,13 @@ pub(super) enum Command {
     /// Everything recorded of one call
     #[command(after_help = "Examples:\n  werkruf calls show 0197f2c4-77aa")]
     Show {
-        /// Id of the call, or a unique prefix
+        /// Id of the call, or a unique beginning or end of it
         call: String,
     },
     /// Run a failed call again, as a new call
     #[command(after_help = "Examples:\n  werkruf calls retry 0197f2c4-77aa\n  werkruf calls retry 0197f2c4-77aa --force")]
     Retry {
-        /// Id of the call, or a unique prefix
+        /// Id of the call, or a unique beginning or end of it
         call: String,
         /// Retry even if it is unknown whether the first attempt took effect
         #[arg(long)]
@@ -45,7 +45,7 @@ pub(super) enum Command {
     /// Stop a running call
     #[command(after_help = "Examples:\n  werkruf calls cancel 0197f2c4-77aa")]
     Cancel {
-        /// Id of the call, or a unique prefix
+        /// Id of the call, or a unique beginning or end of it
         call: String,
     },
 }

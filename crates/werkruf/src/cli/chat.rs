@@ -32,7 +32,7 @@ const COMMANDS: &str =
 pub(super) struct Command {
     /// The message; without it every line of stdin is a message
     message: Option<String>,
-    /// Continue this conversation: an id, a unique prefix, or `last`
+    /// Continue this conversation: an id, a unique beginning or end of one, or `last`
     #[arg(long, value_name = "ID|last")]
     conversation: Option<String>,
     /// The assistant that answers
@@ -218,11 +218,6 @@ async fn last_conversation(backend: &Backend) -> Result<String, CliError> {
     let response = backend.get(&path).await?;
     let last = response["conversations"].get(0).and_then(|row| row["id"].as_str());
     last.map(str::to_owned).ok_or_else(|| CliError::refused("not_found", "there is no conversation to continue yet"))
-}
-
-/// A prefix of an id that is long enough to be typed in place of the id.
-fn short(id: &str) -> &str {
-    id.get(..13).unwrap_or(id)
 }
 
 /// A text field of an event; empty if it is missing.

@@ -26,7 +26,7 @@ pub(super) enum Command {
     /// Read a conversation
     #[command(after_help = "Examples:\n  werkruf conversations show 0197f2c4-77aa\n  werkruf conversations show 0197f2c4-77aa --json")]
     Show {
-        /// Id of the conversation, or a unique prefix
+        /// Id of the conversation, or a unique beginning or end of it
         id: String,
     },
     /// Export a conversation: all data as JSON, the messages as Markdown, or messages in the format of another program
@@ -34,7 +34,7 @@ pub(super) enum Command {
                             werkruf conversations export 0197f2c4-77aa --format langchain messages.json\n  \
                             werkruf conversations export 0197f2c4-77aa --format markdown > conversation.md")]
     Export {
-        /// Id of the conversation, or a unique prefix
+        /// Id of the conversation, or a unique beginning or end of it
         id: String,
         /// Format of the output
         #[arg(long, default_value = "json")]
@@ -58,7 +58,7 @@ pub(super) enum Command {
     /// Delete a conversation and everything in it
     #[command(after_help = "Examples:\n  werkruf conversations delete 0197f2c4-77aa\n  werkruf conversations delete 0197f2c4-77aa --yes")]
     Delete {
-        /// Id of the conversation, or a unique prefix
+        /// Id of the conversation, or a unique beginning or end of it
         id: String,
         /// Do not ask for confirmation
         #[arg(long)]

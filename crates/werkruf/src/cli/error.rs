@@ -23,6 +23,15 @@ impl CliError {
         Self::Refused { code: code.into(), message: message.into(), details: None }
     }
 
+    /// Adds structured details.
+    #[must_use]
+    pub(super) fn with_details(mut self, more: Value) -> Self {
+        if let Self::Refused { details, .. } = &mut self {
+            *details = Some(more);
+        }
+        self
+    }
+
     /// Prints the error to stderr, as JSON with `--json`, and returns the exit code.
     pub(super) fn report(&self, json: bool) -> ExitCode {
         let (status, code, message, details) = match self {
@@ -50,6 +59,11 @@ fn detail_line(detail: &Value) -> String {
     match (text("path"), text("message"), detail.get("line").and_then(Value::as_u64)) {
         (Some(path), Some(message), Some(line)) => format!("{path} (line {line}): {message}"),
         (Some(path), Some(message), None) => format!("{path}: {message}"),
+        // One of several objects that an ambiguous id may mean.
+        _ if text("id").is_some() => {
+            let fields = [text("id"), text("created_at"), text("name")];
+            fields.into_iter().flatten().map(print::harmless).collect::<Vec<_>>().join("  ")
+        }
         _ => detail.to_string(),
     }
 }

@@ -1,22 +1,25 @@
-//! Ids may be given as unique prefixes.
+//! Ids may be given by a unique beginning or end. Short ids that commands print are ends.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use werkruf_contract::Uuid;
 
 use super::backend::Backend;
 use super::error::CliError;
 
-/// The API path of a call, by id or unique prefix.
+/// How many characters of an id are shown. Among a million ids, one in 4,000 such ends is not unique.
+const SHORT: usize = 8;
+
+/// The API path of a call, by id, or by a unique beginning or end of it.
 pub(super) fn call_path(typed: &str) -> Result<String, CliError> {
     Ok(format!("/api/tool-calls/{}", normalized(typed)?))
 }
 
-/// The API path of a conversation, by id or unique prefix.
+/// The API path of a conversation, by id, or by a unique beginning or end of it.
 pub(super) fn conversation_path(typed: &str) -> Result<String, CliError> {
     Ok(format!("/api/conversations/{}", normalized(typed)?))
 }
 
-/// The API path of an approval, by id or unique prefix.
+/// The API path of an approval, by id, or by a unique beginning or end of it.
 pub(super) fn approval_path(typed: &str) -> Result<String, CliError> {
     Ok(format!("/api/approvals/{}", normalized(typed)?))
 }
@@ -27,25 +30,37 @@ pub(super) async fn conversation(backend: &Backend, typed: &str) -> Result<Strin
     Ok(text(&row, "id")?.to_owned())
 }
 
-/// The only id in these rows that begins with the given prefix.
+/// The only id in these rows that begins or ends with the given text.
 pub(super) fn among(rows: &[Value], typed: &str) -> Result<String, CliError> {
-    let prefix = normalized(typed)?;
-    let mut matching = rows.iter().filter_map(|row| row["id"].as_str()).filter(|id| id.starts_with(&prefix));
-    match (matching.next(), matching.next()) {
-        (Some(only), None) => Ok(only.to_owned()),
-        (None, _) => Err(CliError::refused("not_found", format!("no id begins with {typed}"))),
-        (Some(_), Some(_)) => Err(CliError::refused("ambiguous_id", format!("more than one id begins with {typed}; type more of it"))),
+    let part = normalized(typed)?;
+    let matches = |row: &&Value| row["id"].as_str().is_some_and(|id| id.starts_with(&part) || id.ends_with(&part));
+    let matching: Vec<&Value> = rows.iter().filter(matches).collect();
+    match matching.as_slice() {
+        [] => Err(CliError::refused("not_found", format!("no id begins or ends with {typed}"))),
+        [only] => Ok(text(only, "id")?.to_owned()),
+        several => {
+            let candidate = |row: &&Value| json!({"id": row["id"], "name": row["name"], "created_at": row["created_at"]});
+            let candidates = several.iter().map(candidate).collect();
+            let error = CliError::refused("ambiguous_id", format!("more than one id begins or ends with {typed}; type more of it"));
+            Err(error.with_details(candidates))
+        }
     }
 }
 
-/// An id or prefix in lower case, if it has the form of an id.
+/// The end of an id, which commands take in place of the id. Ids begin with their time, so ids of one minute begin alike; their end is
+/// random.
+pub(super) fn short(id: &str) -> &str {
+    id.len().checked_sub(SHORT).and_then(|start| id.get(start..)).unwrap_or(id)
+}
+
+/// An id, or a part of one, in lower case, if it has the form of an id.
 fn normalized(typed: &str) -> Result<String, CliError> {
     let id = typed.to_ascii_lowercase();
     let fits = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     if fits || Uuid::parse_str(&id).is_ok() {
         Ok(id)
     } else {
-        Err(CliError::Usage(format!("`{typed}` is neither an id nor the beginning of one")))
+        Err(CliError::Usage(format!("`{typed}` is neither an id nor the beginning or end of one; ids are made of 0-9, a-f and dashes")))
     }
 }
 
@@ -61,11 +76,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prefix_must_name_one_row() {
+    fn a_part_must_name_one_row() {
         let rows = [json!({"id": "0197f2c4-77aa"}), json!({"id": "0197f2c5-0000"})];
-        assert_eq!(among(&rows, "0197F2C4").unwrap(), "0197f2c4-77aa");
-        assert!(matches!(among(&rows, "0197"), Err(CliError::Refused { code, .. }) if code == "ambiguous_id"));
+        for typed in ["0197F2C4", "77aa", "0197f2c4-77aa"] {
+            assert_eq!(among(&rows, typed).unwrap(), "0197f2c4-77aa");
+        }
+        let Err(CliError::Refused { code, details, .. }) = among(&rows, "0197") else { panic!("two ids fit") };
+        assert_eq!((code.as_str(), details.unwrap()[1]["id"].as_str()), ("ambiguous_id", Some("0197f2c5-0000")));
         assert!(matches!(among(&rows, "0198"), Err(CliError::Refused { code, .. }) if code == "not_found"));
         assert!(matches!(among(&rows, "../x"), Err(CliError::Usage(_))));
+        assert_eq!((short("0197f2c4-77aa-7000-8000-0000000000ab"), short("ä")), ("000000ab", "ä"));
     }
 }

@@ -41,7 +41,7 @@ pub(super) enum Command {
     /// Replace a key; the old one works for a while longer
     #[command(after_help = "Examples:\n  werkruf keys rotate 0197f2c4-77aa\n  werkruf keys rotate 0197f2c4-77aa --overlap 60")]
     Rotate {
-        /// Id of the key, or a unique prefix
+        /// Id of the key, or a unique beginning or end of it
         id: String,
         /// For how many seconds the old key still works
         #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
@@ -50,7 +50,7 @@ pub(super) enum Command {
     /// Delete a key; it stops working at once
     #[command(visible_alias = "delete", after_help = "Examples:\n  werkruf keys revoke 0197f2c4-77aa")]
     Revoke {
-        /// Id of the key, or a unique prefix
+        /// Id of the key, or a unique beginning or end of it
         id: String,
     },
 }

@@ -134,7 +134,7 @@ enum Command {
     /// Show everything recorded about one tool call
     #[command(after_help = "Examples:\n  werkruf explain 0197f2c4-77aa\n  werkruf explain 0197f2c4-77aa --json | jq .repairs")]
     Explain {
-        /// Id of the call, or a unique prefix
+        /// Id of the call, or a unique beginning or end of it
         call: String,
     },
     /// Make, list and delete API keys

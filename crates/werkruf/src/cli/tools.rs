@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 use serde_json::{Value, json};
+use werkruf_contract::TurnStatus;
 
 use super::backend::Backend;
 use super::error::CliError;
@@ -20,7 +21,7 @@ pub(super) enum Command {
         /// Name of the tool
         name: String,
     },
-    /// Call a tool for a user; exit 1 if the call fails
+    /// Call a tool for a user; exit 1 if the call fails, 0 if it waits for approval
     #[command(after_help = "Examples:\n  werkruf tools call order_status --input '{\"number\": \"A-7\"}' --user 3\n  \
                             echo '{\"number\": \"A-7\"}' | werkruf tools call order_status --input -")]
     Call {
@@ -29,7 +30,7 @@ pub(super) enum Command {
         /// The arguments as JSON, or - for stdin
         #[arg(long, value_name = "JSON", default_value = "{}")]
         input: String,
-        /// Conversation whose state the tool reads and patches (id or unique prefix)
+        /// Conversation whose state the tool reads and patches (id, or a unique beginning or end of it)
         #[arg(long, value_name = "ID")]
         conversation: Option<String>,
     },
@@ -89,13 +90,18 @@ async fn call(backend: &Backend, name: &str, input: &str, conversation: Option<&
 
 fn show_output(output: &Value, json: bool) -> Outcome {
     let ok = output["status"] == "ok";
+    let waits = output["status"] == TurnStatus::AwaitingApproval.as_str();
     if json {
         print::json(output);
+    } else if waits {
+        let (approval, call) = (ids::text(output, "approval_id")?, ids::text(output, "job_id")?);
+        print::line(&format!("The call waits for approval {approval}."));
+        print::line(&format!("Decide: `werkruf approvals approve {0}` or `deny {0}`; the result: `werkruf calls show {1}`", ids::short(approval), ids::short(call)));
     } else if ok {
         print::json(&output["data"]);
     } else {
         let error = &output["error"];
         return Err(CliError::refused(print::field(error, "code"), print::field(error, "message")));
     }
-    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if ok || waits { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

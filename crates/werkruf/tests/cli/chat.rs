@@ -63,7 +63,7 @@ async fn one_message_is_answered_with_and_without_a_server() {
     assert!(remote.stdout.starts_with("Hello from there.\n"), "{remote:?}");
     assert_eq!(listed(&folder, &[]).len(), 1, "the second message continued the conversation");
     let short = tail.split("· ").nth(1).unwrap().trim();
-    assert!(listed(&folder, &[])[0]["id"].as_str().unwrap().starts_with(short));
+    assert!(listed(&folder, &[])[0]["id"].as_str().unwrap().ends_with(short));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,8 +90,11 @@ async fn tools_are_shown_with_their_outcome() {
     let lines: Vec<&str> = done.stdout.lines().collect();
     assert_eq!((lines[0], lines[3]), ("I look.", "Done."), "{done:?}");
     let calls = [lines[1], lines[2]];
-    assert!(calls.iter().any(|line| line.starts_with("  ✓ test_echo ") && line.ends_with(" ms")), "{done:?}");
-    assert!(calls.iter().any(|line| line.starts_with("  ✗ test_panic tool_panicked ") && line.ends_with(" ms")), "{done:?}");
+    let shown = |start: &str| calls.iter().find(|line| line.starts_with(start) && line.contains(" ms · ")).unwrap_or_else(|| panic!("{done:?}"));
+    shown("  ✗ test_panic tool_panicked ");
+    let id = shown("  ✓ test_echo ").rsplit(' ').next().unwrap();
+    assert_eq!(id.len(), 8);
+    assert_eq!(run(&folder, &["explain", id, "--json"]).exits(0).json()["arguments"], json!({"value": "tea"}), "the shown id names the call");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,8 @@ use unicode_width::UnicodeWidthStr;
 use werkruf_contract::ErrorCode;
 
 use super::frames::ServerEvent;
-use super::{short, text};
+use super::text;
+use crate::cli::ids::short;
 use crate::cli::print;
 
 pub(super) const LOST: &str = "  … the connection broke; waiting for the server";
@@ -61,7 +62,7 @@ impl Screen {
             "tool_started" => self.started(data),
             "tool_finished" => self.finished(data, code),
             "approval_required" => {
-                let (tool, approval) = (self.clean(text(data, "tool")), text(data, "approval_id"));
+                let (tool, approval) = (self.clean(text(data, "tool")), short(text(data, "approval_id")));
                 let line = format!("  ‖ {tool} waits for approval: werkruf approvals approve {approval}\n");
                 let out = self.finish_text();
                 self.calls.push(text(data, "approval_id").to_owned());
@@ -157,12 +158,13 @@ impl Screen {
     fn finished(&mut self, data: &Value, code: Option<&str>) -> String {
         let (tool, status, took) = (self.clean(text(data, "tool")), text(data, "status"), data["took_ms"].as_u64().unwrap_or(0));
         let cached = if data["cache_hit"] == true { " (cached)" } else { "" };
-        let line = if status == "succeeded" {
-            format!("  {} {tool} {took} ms{cached}", self.paint("32", "✓"))
-        } else {
-            format!("  {} {tool} {} {took} ms{cached}", self.paint("31", "✗"), code.unwrap_or(status))
-        };
         let job = text(data, "job_id");
+        let id = self.paint("2", &format!("· {}", short(job)));
+        let line = if status == "succeeded" {
+            format!("  {} {tool} {took} ms{cached} {id}", self.paint("32", "✓"))
+        } else {
+            format!("  {} {tool} {} {took} ms{cached} {id}", self.paint("31", "✗"), code.unwrap_or(status))
+        };
         let up = self.calls.iter().position(|call| call == job).map(|at| self.calls.len() - at);
         let rows = (self.size)().map_or(0, |(_, rows)| rows);
         match up {

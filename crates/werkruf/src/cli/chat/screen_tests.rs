@@ -44,7 +44,7 @@ fn a_pipe_gets_text_as_it_arrives_and_a_line_per_call() {
         token("Done.", 2),
         last("Done."),
     ];
-    let expected = "Let me look.\n  ✗ find permission_denied 12 ms\n  ✓ find 12 ms\nDone.\n  15 tokens · 0197f2c4-77aa\n";
+    let expected = "Let me look.\n  ✗ find permission_denied 12 ms · b\n  ✓ find 12 ms · a\nDone.\n  15 tokens · 00000001\n";
     assert_eq!(written(&mut screen, &events), expected);
 }
 
@@ -53,9 +53,9 @@ fn a_pipe_gets_the_whole_text_once_where_it_differs() {
     let reset = event("assistant_reset", json!({"step": 1}));
     let mut screen = Screen::new(OutputMode::Pipe);
     let events = [token("Half a", 1), reset.clone(), token("A whole answer", 1), last("A whole answer")];
-    assert_eq!(written(&mut screen, &events), "Half a\nA whole answer\n  15 tokens · 0197f2c4-77aa\n");
+    assert_eq!(written(&mut screen, &events), "Half a\nA whole answer\n  15 tokens · 00000001\n");
     let same = [token("Yes.", 1), reset, token("Yes.", 1), last("Yes.")];
-    assert_eq!(written(&mut screen, &same), "Yes.\n  15 tokens · 0197f2c4-77aa\n");
+    assert_eq!(written(&mut screen, &same), "Yes.\n  15 tokens · 00000001\n");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn after_a_break_a_pipe_continues_only_at_a_known_position() {
     assert_eq!(written(&mut screen, &[token("three", 1)]), "", "the missed text is unknown");
     let snapshot = event("assistant_snapshot", json!({"content": "One two ", "step": 1}));
     assert_eq!(written(&mut screen, &[snapshot, token("three", 1)]), "two three");
-    assert_eq!(written(&mut screen, &[last("One two three")]), "\n  15 tokens · 0197f2c4-77aa\n");
+    assert_eq!(written(&mut screen, &[last("One two three")]), "\n  15 tokens · 00000001\n");
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn a_terminal_rewrites_the_line_of_a_call() {
     let mut screen = terminal();
     let started = written(&mut screen, &[tool("tool_started", "a", ""), tool("tool_started", "b", "")]);
     assert_eq!(started, "  ⚙ find …\n  ⚙ find …\n");
-    assert_eq!(written(&mut screen, &[tool("tool_finished", "a", "succeeded")]), "\x1b[2A\r\x1b[2K  ✓ find 12 ms\x1b[2B\r");
-    assert_eq!(written(&mut screen, &[tool("tool_finished", "b", "failed")]), "\x1b[1A\r\x1b[2K  ✗ find permission_denied 12 ms\x1b[1B\r");
+    assert_eq!(written(&mut screen, &[tool("tool_finished", "a", "succeeded")]), "\x1b[2A\r\x1b[2K  ✓ find 12 ms · a\x1b[2B\r");
+    assert_eq!(written(&mut screen, &[tool("tool_finished", "b", "failed")]), "\x1b[1A\r\x1b[2K  ✗ find permission_denied 12 ms · b\x1b[1B\r");
     // Text was written below, so the line of the call can no longer be rewritten.
     let late = [tool("tool_started", "c", ""), token("x", 2), tool("tool_finished", "c", "succeeded")];
-    assert_eq!(written(&mut screen, &late), "  ⚙ find …\nx\n  ✓ find 12 ms\n");
+    assert_eq!(written(&mut screen, &late), "  ⚙ find …\nx\n  ✓ find 12 ms · c\n");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_terminal_erases_text_over_all_its_rows() {
     // Two rows of ten columns, then a short one.
     let events = [token("twelve wide!\nnext", 1), reset.clone(), token("New", 1)];
     assert_eq!(written(&mut screen, &events), "twelve wide!\nnext\x1b[2A\r\x1b[JNew");
-    assert_eq!(written(&mut screen, &[last("New")]), "\n  15 tokens · 0197f2c4-77aa\n");
+    assert_eq!(written(&mut screen, &[last("New")]), "\n  15 tokens · 00000001\n");
     let tall = [token("1\n2\n3\n4\n5\n6", 1), reset];
     assert_eq!(written(&mut screen, &tall), "1\n2\n3\n4\n5\n6\n", "text that has scrolled away stays");
 }
@@ -99,7 +99,7 @@ fn the_notice_of_a_break_is_removed_on_reconnect() {
     assert_eq!(written(&mut screen, &[token("Half", 1)]), "Half");
     assert_eq!(screen.lost(), format!("\n{LOST}"));
     assert_eq!(screen.reconnected(), "\x1b[1A\r\x1b[JHalf");
-    assert_eq!(written(&mut screen, &[last("Whole")]), "\r\x1b[JWhole\n  15 tokens · 0197f2c4-77aa\n");
+    assert_eq!(written(&mut screen, &[last("Whole")]), "\r\x1b[JWhole\n  15 tokens · 00000001\n");
 }
 
 #[test]

@@ -10,7 +10,8 @@ use werkruf_contract::{Clock, Deadline, ErrorCode};
 
 use super::frames::{Frames, ServerEvent};
 use super::screen::{self, OutputMode, Screen};
-use super::{short, text};
+use super::text;
+use crate::cli::ids::short;
 use crate::cli::backend::{Backend, ByteStream, StreamError};
 use crate::cli::error::CliError;
 use crate::cli::print;

@@ -153,7 +153,7 @@ async fn events_from_messages(app: &App, turn: &TurnRow, client_request: &Client
     }
     if turn.status != TurnStatus::Completed {
         let error: TurnError = read(turn.error.as_deref().unwrap_or_default())?;
-        let TurnError { kind, code, message, retry_after_ms } = error;
+        let TurnError { kind, code, message, retry_after_ms, cause: _ } = error;
         events.push(TurnEvent::Error(ErrorEvent { kind, code, message, retry_after_ms, turn_id: turn.id }));
         return Ok(events);
     }
