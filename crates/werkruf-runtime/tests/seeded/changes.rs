@@ -157,7 +157,7 @@ impl Tables {
         for result in write.replacements.iter().filter(|_| mutant != Mutant::PlaceholderStays) {
             self.replace(write.turn_id, result)?;
         }
-        if let Some(id) = write.conversation_id.filter(|_| !(write.messages.is_empty() && write.replacements.is_empty())) {
+        if let Some(id) = write.conversation_id.filter(|_| ends_or_waits(write)) {
             self.touch(id, now);
         }
         for row in &write.calls {
@@ -405,4 +405,8 @@ fn loses(mutant: Mutant, write: &TurnWrite, at: usize, event: &NewEvent) -> bool
 
 fn unique<T>(before: Option<T>, what: &str, id: Uuid) -> Result<(), StoreError> {
     before.map_or(Ok(()), |_| Err(broken(format!("UNIQUE constraint failed: {what} {id}"))))
+}
+
+fn ends_or_waits(write: &TurnWrite) -> bool {
+    write.turn.as_ref().is_some_and(|change| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval)
 }

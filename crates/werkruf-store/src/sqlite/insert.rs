@@ -21,7 +21,8 @@ impl WriteContext<'_> {
         self::message(c, (self.tenant, conversation, Some(self.turn)), message, seq, self.now)
     }
 
-    /// Says that the conversation has a new message. A clock that was set back does not move the time back.
+    /// Says that the conversation has new messages. A turn does so when it begins and when it ends or waits, not at every step: the row
+    /// is large when its state is. A clock that was set back does not move the time back.
     pub(super) fn touch(&self, c: &Connection, conversation_id: Option<Uuid>) -> Result<(), StoreError> {
         c.prepare_cached("UPDATE conversations SET updated_at = ?3 WHERE tenant_id = ?1 AND id = ?2 AND updated_at < ?3")?
             .execute(params![self.tenant, id_or_null(conversation_id), self.now])?;

@@ -28,7 +28,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         replace(c, &context, result)?;
     }
     // A state patch below writes the same row with the same time.
-    if !(write.messages.is_empty() && write.replacements.is_empty()) && write.state_patches.is_empty() {
+    if releases_lease(write) && write.state_patches.is_empty() {
         context.touch(c, write.conversation_id)?;
     }
     for row in &write.calls {
@@ -84,10 +84,14 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     Ok(Written { event_seqs, state, cancel_requested })
 }
 
+/// Whether the turn ends or waits for a person.
+fn releases_lease(write: &TurnWrite) -> bool {
+    write.turn.as_ref().is_some_and(|change| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval)
+}
+
 /// Allocates the numbers and checks the ownership; a turn that ends or waits also releases the lease. There is no `RETURNING`: SQLite
 /// builds and drops a table for its rows each time, which costs more than a second query.
 fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<(i64, i64), StoreError> {
-    let ends = write.turn.as_ref().is_some_and(|change| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval);
     let mut statement = c.prepare_cached(
         "UPDATE leases SET next_event_seq = next_event_seq + ?5, next_message_seq = next_message_seq + ?6, expires_at = ?7,
            owner = CASE WHEN ?8 THEN NULL ELSE owner END
@@ -101,7 +105,7 @@ fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<
         count(write.events.len()),
         count(write.messages.len()),
         lease_end(write.now),
-        ends,
+        releases_lease(write),
     ];
     if statement.execute(numbers)? != 1 {
         return Err(StoreError::Fenced);

@@ -72,7 +72,7 @@ macro_rules! tell {
             lists_page_by_id_both_ways,
             a_page_ends_before_it_is_too_large,
             a_list_of_conversations_has_no_states,
-            every_message_says_when_the_conversation_was_used,
+            a_turn_says_when_its_conversation_was_used,
             an_id_is_found_by_its_beginning_or_end,
             partial_text_is_saved_under_the_lease_until_its_step_is_committed,
             a_read_of_events_is_bounded_by_rows_and_bytes,

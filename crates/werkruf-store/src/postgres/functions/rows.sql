@@ -35,11 +35,11 @@ BEGIN
     item ->> 'tool_call_id', item ->> 'tool_name', item ->> 'status', coalesce((item ->> 'metadata')::jsonb, '{}'), first_seq + n - 1,
     the_turn, (item ->> 'tokens')::bigint
   FROM jsonb_array_elements(items) WITH ORDINALITY AS list (item, n);
-  PERFORM touch_conversation(the_tenant, the_conversation, the_time);
 END
 $$;
 
--- The conversation has a new message. A clock that is behind does not move the time back.
+-- The conversation has new messages. A turn says so when it begins and when it ends or waits, not at every step: the row is large when its
+-- state is. A clock that is behind does not move the time back.
 CREATE OR REPLACE FUNCTION touch_conversation(the_tenant uuid, the_conversation uuid, the_time timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE conversations SET updated_at = the_time WHERE tenant_id = the_tenant AND id = the_conversation AND updated_at < the_time;

@@ -107,8 +107,8 @@ BEGIN
     the_time, the_time, (doc ->> 'client')::json, doc ->> 'request_digest', doc ->> 'credential', (doc ->> 'context')::json);
   IF doc ? 'unanswered' AND existing THEN
     PERFORM put_client_results(the_tenant, the_conversation, doc -> 'results', doc ->> 'unanswered');
-    PERFORM touch_conversation(the_tenant, the_conversation, the_time);
   END IF;
+  IF existing AND (message_count > 0 OR doc ? 'unanswered') THEN PERFORM touch_conversation(the_tenant, the_conversation, the_time); END IF;
   IF message_count > 0 THEN
     PERFORM put_messages(the_tenant, the_conversation, the_turn, the_time, doc -> 'messages', CASE WHEN starts THEN next_seq END);
   END IF;
@@ -216,8 +216,8 @@ BEGIN
         AND conversation_id = the_conversation AND turn_id = the_turn AND tool_call_id = item.tool_call_id AND status = 'pending';
       IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('message %s', item.tool_call_id); END IF;
     END LOOP;
-    PERFORM touch_conversation(the_tenant, the_conversation, the_time);
   END IF;
+  IF (doc ->> 'releases_lease')::boolean THEN PERFORM touch_conversation(the_tenant, the_conversation, the_time); END IF;
   IF doc ? 'calls' THEN PERFORM put_calls(doc -> 'calls'); END IF;
   IF doc ? 'approvals' THEN PERFORM put_approvals(the_tenant, the_conversation, the_turn, the_time, doc -> 'approvals'); END IF;
   IF doc ? 'withdrawn' THEN
