@@ -15,6 +15,7 @@ mod json_size;
 mod models;
 mod outcome;
 mod principal;
+mod results;
 mod schema;
 mod texts;
 mod tool;
@@ -35,6 +36,7 @@ pub use json_size::{MAX_JSON_VALUES, count_json_values};
 pub use models::{Citation, ModelSource, Models, NoModels, TextAnswer, TextRequest};
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, Need, Permission, Principal, Role, Scope, Tenant};
+pub use results::{NoResults, Results, StoredResult, excerpt};
 pub use schema::{Shape, parameters_of, strict};
 pub use tool::{
     BoxFuture, Invocation, PENDING_QUESTION, Reply, State, Tool, ToolObject, ToolSpec, Trust, Typed, merge_concurrent, merge_state,

@@ -22,6 +22,7 @@ use crate::error::Failure;
 use crate::error_code::ErrorCode;
 use crate::models::Models;
 use crate::principal::{Need, Principal, Scope, Tenant};
+use crate::results::Results;
 use crate::texts::Texts;
 use crate::{Effect, parameters_of};
 
@@ -92,6 +93,8 @@ pub struct ToolSpec {
     pub trust: Trust,
     /// Whether the tool's arguments leave the company, so that a text from a stranger could make the model send data away with it.
     pub external: bool,
+    /// Whether the tool reads on in large results. Without being named, a model is given it only after it got the beginning of one.
+    pub reads_results: bool,
 }
 
 /// Whose words a tool or a collection returns.
@@ -138,6 +141,7 @@ impl ToolSpec {
             direct_form_of: None,
             trust: Trust::Trusted,
             external: false,
+            reads_results: false,
         }
     }
 
@@ -187,6 +191,8 @@ pub struct Invocation {
     pub untrusted: Option<Value>,
     /// The models that the call may use, in the name of its user.
     pub models: Arc<dyn Models>,
+    /// The results of earlier calls of the conversation.
+    pub results: Arc<dyn Results>,
 }
 
 impl Invocation {

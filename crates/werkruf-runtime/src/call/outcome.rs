@@ -8,13 +8,12 @@ use werkruf_contract::{
 };
 use werkruf_store::{CallEnd, CallRow};
 
+use super::results::ResultLimit;
 use crate::registry::{Entry, Registry};
 use crate::setup::Setup;
 use crate::stored::{StoredMeta, UNTRUSTED};
 use crate::taint::{UntrustedResult, is_untrusted, mark};
 
-/// The most bytes of one result that a model gets.
-const MODEL_BYTES: usize = 200_000;
 /// The most bytes of an error's details that a model gets.
 const ERROR_BYTES: usize = 8_000;
 
@@ -152,10 +151,9 @@ impl CallOutcome {
     }
 
     /// For the model: the data itself, or what went wrong and what to do about it.
-    pub(crate) fn for_model(&self) -> (String, &'static str) {
+    pub(crate) fn for_model(&self, row: &CallRow, limit: ResultLimit) -> (String, &'static str) {
         match &self.result {
-            Ok(success) if success.data.len() <= MODEL_BYTES => (success.data.clone(), "success"),
-            Ok(success) => (cut(&success.data), "success"),
+            Ok(success) => (limit.shown(&success.data, row), "success"),
             Err(failure) => {
                 let mut detail = failure.clone().into_detail(self.attempt).for_readers();
                 if detail.details.as_ref().is_some_and(|details| json!(details).to_string().len() > ERROR_BYTES) {
@@ -222,14 +220,6 @@ fn drop_owned(reply: &mut Reply, entry: &Entry, registry: &Registry) {
         reply.state_patch = None;
     }
     reply.routing.get_or_insert_default().insert("state_patch_dropped".to_owned(), dropped.into());
-}
-
-fn cut(data: &str) -> String {
-    let mut end = MODEL_BYTES;
-    while !data.is_char_boundary(end) {
-        end -= 1;
-    }
-    json!({"truncated": true, "bytes": data.len(), "beginning": &data[..end]}).to_string()
 }
 
 /// User and model learn that the outcome is unknown; the cause stays readable for the operator.
