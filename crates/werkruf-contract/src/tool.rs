@@ -21,6 +21,7 @@ use crate::context::ToolContext;
 use crate::error::Failure;
 use crate::models::Models;
 use crate::principal::{Need, Principal, Scope, Tenant};
+use crate::results::Results;
 use crate::texts::Texts;
 
 /// A boxed future, for traits that are used as trait objects.
@@ -98,6 +99,8 @@ pub struct ToolSpec {
     pub judges_values: bool,
     /// Whether the tool's arguments leave the company, so that a text from a stranger could make the model send data away with it.
     pub external: bool,
+    /// Whether the tool reads on in large results. Without being named, a model is given it only after it got the beginning of one.
+    pub reads_results: bool,
 }
 
 /// Whose words a tool or a collection returns.
@@ -147,6 +150,7 @@ impl ToolSpec {
             defaults: &[],
             judges_values: false,
             external: false,
+            reads_results: false,
         }
     }
 
@@ -196,6 +200,8 @@ pub struct Invocation {
     pub untrusted: Option<Arc<str>>,
     /// The models that the call may use, in the name of its user.
     pub models: Arc<dyn Models>,
+    /// The results of earlier calls of the conversation.
+    pub results: Arc<dyn Results>,
 }
 
 impl Invocation {

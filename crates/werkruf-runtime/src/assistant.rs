@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::civil::Date;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use werkruf_contract::{Principal, ToolContext};
+use werkruf_contract::{Principal, ToolContext, ToolSpec};
 
 use crate::taint::TaintPolicy;
 
@@ -95,6 +95,11 @@ impl Assistant {
     /// Whether this assistant may use the tool.
     pub fn may_use(&self, tool: &str) -> bool {
         self.tools.is_empty() || self.tools.iter().any(|name| name == tool)
+    }
+
+    /// Whether every model request of this assistant offers the tool.
+    pub(crate) fn is_given(&self, spec: &ToolSpec) -> bool {
+        self.may_use(&spec.name) && !(spec.reads_results && self.tools.is_empty())
     }
 
     /// Applies what the assistant pins to the context of a turn.

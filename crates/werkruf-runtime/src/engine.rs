@@ -9,7 +9,7 @@ use werkruf_contract::{BoxFuture, Cancel, Clock, Texts, Uuid};
 use werkruf_store::{Approvals, ClientRequests, Cluster, People, Records, Store, Streams, Turns};
 
 use crate::assistant::Assistant;
-use crate::call::{InFlight, TurnScope, TurnServices};
+use crate::call::{InFlight, ResultLimit, TurnScope, TurnServices};
 use crate::journal::{Journal, JournalOwner, JournalStore};
 use crate::lease::{RunningTurn, RunningTurns, TurnQueues, Wakeup};
 use crate::limits::Limits;
@@ -259,6 +259,7 @@ impl Engine {
             running,
             deadline,
             debug: false,
+            result_limit: ResultLimit::default(),
         }
     }
 }

@@ -144,7 +144,7 @@ impl Registry {
         if let Some(offer) = offers.get(&key) {
             return offer.clone();
         }
-        let offered: Vec<&Arc<Entry>> = self.all_for(tenant).filter(|entry| assistant.may_use(&entry.spec().name)).collect();
+        let offered: Vec<&Arc<Entry>> = self.all_for(tenant).filter(|entry| assistant.is_given(entry.spec())).collect();
         let functions: String = offered.iter().map(|entry| prompt_line(entry.spec())).collect();
         let offer = Offer {
             definitions: Arc::new(offered.iter().map(|entry| entry.definition.clone()).collect()),
@@ -160,7 +160,8 @@ impl Registry {
         let replaced = |name: &str| client.tools.iter().any(|tool| tool.name == name);
         let own = self.all_for(tenant).filter(|entry| {
             let name = entry.spec().name.as_ref();
-            assistant.may_use(name) && wanted(name) && !replaced(name)
+            let named = client.server_tools.is_some() && assistant.may_use(name);
+            (named || assistant.is_given(entry.spec())) && wanted(name) && !replaced(name)
         });
         let (mut definitions, mut functions) = (Vec::new(), String::new());
         for entry in own {
@@ -175,6 +176,14 @@ impl Registry {
             strict: tool.strict,
         }));
         Offer { definitions: Arc::new(definitions), functions: Arc::from(functions) }
+    }
+
+    /// The tool that reads on in large results, unless the client excludes or replaces it.
+    pub(crate) fn reader(&self, tenant: Tenant<'_>, client: Option<&ClientRequest>) -> Option<&ToolDefinition> {
+        let entry = self.all_for(tenant).find(|entry| entry.spec().reads_results)?;
+        let excluded =
+            |client: &ClientRequest| client.server_tools.is_some() || client.tools.iter().any(|tool| tool.name == entry.definition.name);
+        (!client.is_some_and(excluded)).then_some(&entry.definition)
     }
 
     /// The calls that the tools propose for a message: those that fit it, else the one that continues the last result, else those of last

@@ -56,7 +56,7 @@ pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, JsonText, MessageRow, NewCall, Reusable, RowCounts, Summary,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, InboxEntry, JsonText, MessageRow, NewCall, Reusable, RowCounts, Summary,
     TenantRow, TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
@@ -67,8 +67,8 @@ pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
 pub use usage::{UsageOwner, UsageRows};
 pub use write::{
-    CallEnd, CallRetry, CallStart, ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
-    ProviderCallUpdate, Replacement, TurnCancellation, TurnChange, TurnKind, TurnWrite, Written,
+    CallEnd, CallRetry, CallStart, ConversationRef, Fence, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, ProviderCallUpdate,
+    Replacement, TurnCancellation, TurnChange, TurnKind, TurnWrite, Written,
 };
 
 use std::sync::Arc;

@@ -297,6 +297,18 @@ pub struct EventRow {
     pub created_at: Timestamp,
 }
 
+/// Identifies an inbound message, so that a second copy of it is recognized.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InboxEntry {
+    pub channel: String,
+    /// Route and principal, or the receiving number.
+    pub account: String,
+    pub external_id: String,
+    /// Digest of the body: another body under the same key is refused.
+    pub fingerprint: String,
+    pub expires_at: Timestamp,
+}
+
 /// What an id names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdOf {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid};
 
 use crate::approvals::NewApproval;
-use crate::rows::{CallRow, JsonText, Summary};
+use crate::rows::{CallRow, InboxEntry, JsonText, Summary};
 
 /// Proof of ownership. Every write of a turn carries it; when no lease row matches, another owner has the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,18 +44,6 @@ impl TurnKind {
             Self::Retry => "retry",
         }
     }
-}
-
-/// Identifies an inbound message, so that a second copy of it is recognized.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InboxEntry {
-    pub channel: String,
-    /// Route and principal, or the receiving number.
-    pub account: String,
-    pub external_id: String,
-    /// Digest of the body: another body under the same key is refused.
-    pub fingerprint: String,
-    pub expires_at: Timestamp,
 }
 
 /// A message to append; it gets its `seq` inside the transaction.

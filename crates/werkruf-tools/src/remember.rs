@@ -1,13 +1,12 @@
 //! `remember`: stores a sentence in the conversation's memory. The prompt of later turns contains the memory.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Reply, State, Tool, ToolObject, ToolSpec, Typed, fold};
+use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Reply, State, Tool, ToolSpec, fold};
 
 const MEMORY: &str = "memory";
 /// Beyond this number the oldest notes are deleted.
@@ -25,12 +24,7 @@ const OPENINGS: [&str; 9] = [
     "ten en cuenta",
 ];
 
-/// The tools that every server has, whatever its modules.
-pub fn kernel_tools(clock: Clock) -> Vec<Arc<dyn ToolObject>> {
-    vec![Arc::new(Typed::new(Remember(clock)))]
-}
-
-pub(crate) struct Remember(Clock);
+pub(crate) struct Remember(pub(crate) Clock);
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -117,7 +111,7 @@ mod tests {
     use serde_json::json;
     use werkruf_contract::{Clock, Invocation};
 
-    use super::kernel_tools;
+    use crate::kernel_tools;
     use crate::support::invocation;
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use werkruf_store::{CallRetry, StoreError, UsageOwner, crash};
 
 use super::batch::Execution;
 use super::outcome::{CallOutcome, Success, canceled};
+use super::results::ConversationResults;
 use super::scope::TurnScope;
 use crate::journal::CommitPoint;
 use crate::model::{ModelAccess, ModelAccounts};
@@ -87,6 +88,12 @@ async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Re
         idempotency_key: execution.idempotency_key.clone(),
         untrusted: execution.untrusted.clone(),
         models: models(scope, execution.job_id),
+        results: Arc::new(ConversationResults {
+            records: Arc::clone(&scope.records),
+            tenant_id: scope.tenant_id(),
+            conversation_id: scope.conversation_id,
+            limit: scope.result_limit,
+        }),
     };
     scope.require_lease().await;
     crash::point("before_send");

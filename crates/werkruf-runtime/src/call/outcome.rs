@@ -8,14 +8,13 @@ use werkruf_contract::{
 };
 use werkruf_store::{CallEnd, CallRow};
 
+use super::results::ResultLimit;
 use super::state_patch::{drop_owned, list_dropped};
 use crate::registry::Entry;
 use crate::setup::Setup;
 use crate::stored::{StoredMeta, UNTRUSTED};
 use crate::taint::{UntrustedResult, is_untrusted, mark};
 
-/// The most bytes of one result that a model gets.
-const MODEL_BYTES: usize = 200_000;
 /// The most bytes of an error's details that a model gets.
 const ERROR_BYTES: usize = 8_000;
 
@@ -182,10 +181,10 @@ impl CallOutcome {
     }
 
     /// For the model: the data itself, or what went wrong and what to do about it.
-    pub(crate) fn for_model(&self) -> (String, &'static str) {
+    pub(crate) fn for_model(&self, row: &CallRow, limit: ResultLimit) -> (String, &'static str) {
         match &self.result {
             Ok(success) => {
-                let data = if success.data.len() <= MODEL_BYTES { success.data.clone() } else { cut(&success.data) };
+                let data = limit.shown(&success.data, row);
                 (if success.state_not_stored { with_warning(&data) } else { data }, "success")
             }
             Err(failure) => {
@@ -239,14 +238,6 @@ impl CallOutcome {
 fn with_warning(data: &str) -> String {
     let code = ErrorCode::StateTooLarge.as_str();
     format!(r#"{{"warning":"{code}: this was carried out, but the session state has no room to keep it","result":{data}}}"#)
-}
-
-fn cut(data: &str) -> String {
-    let mut end = MODEL_BYTES;
-    while !data.is_char_boundary(end) {
-        end -= 1;
-    }
-    json!({"truncated": true, "bytes": data.len(), "beginning": &data[..end]}).to_string()
 }
 
 /// User and model learn that the outcome is unknown; the cause stays readable for the operator.

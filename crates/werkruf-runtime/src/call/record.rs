@@ -92,7 +92,7 @@ pub(crate) fn finish_call(
         journal.stage(end);
     }
     if let Some(slot) = slot {
-        let (content, status) = outcome.for_model();
+        let (content, status) = outcome.for_model(row, scope.result_limit);
         let metadata = outcome.mark(row);
         if slot.has_placeholder {
             journal.stage(Replacement { tool_call_id: slot.id.clone(), content, status, metadata });

@@ -8,6 +8,7 @@ use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Texts, Uuid};
 use werkruf_store::{Cluster, People, Records, Turns};
 
 use super::in_flight::InFlight;
+use super::results::ResultLimit;
 use crate::journal::Journal;
 use crate::lease::{RunningTurn, Wakeup};
 use crate::limits::Limits;
@@ -44,6 +45,7 @@ pub(crate) struct TurnScope {
     pub(crate) debug: bool,
     /// Texts in the language that the user is answered in.
     pub(crate) texts: Texts,
+    pub(crate) result_limit: ResultLimit,
 }
 
 impl std::ops::Deref for TurnScope {

@@ -10,7 +10,7 @@ use werkruf_store::{CallRow, CloseReason, Fence, NewEvent, NewMessage, Replaceme
 
 use super::close::Closing;
 use super::leftover::{Leftover, history_id};
-use crate::call::CallOutcome;
+use crate::call::{CallOutcome, ResultLimit};
 use crate::stored::json as to_json;
 use crate::turn::unanswered_end;
 
@@ -47,11 +47,11 @@ impl RecoveryCloser {
                 continue;
             }
             let place = ids.iter().position(|known| known.as_ref() == Some(&id));
-            let outcome = place.and_then(|place| outcomes.get(place));
+            let outcome = place.and_then(|place| Some((outcomes.get(place)?, leftover.calls.get(place)?)));
             // A call without a row is one that the client was to run.
             let (content, status) = outcome.map_or_else(
                 || (json!({"error": {"code": error.code, "message": error.message}}).to_string(), "error"),
-                CallOutcome::for_model,
+                |(outcome, row)| outcome.for_model(row, ResultLimit::default()),
             );
             let metadata = place.and_then(|place| outcomes.get(place)?.mark(leftover.calls.get(place)?));
             if result.is_some() {

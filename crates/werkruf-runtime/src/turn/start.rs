@@ -12,6 +12,7 @@ use super::history::{self, History};
 use super::state::{Progress, Turn};
 use super::waiting::{UnstartedTurn, start_when_free};
 use crate::assistant::Assistant;
+use crate::call::ResultLimit;
 use crate::client_request::ClientRequest;
 use crate::engine::{Engine, Registration};
 use crate::lease::QueuePlace;
@@ -122,6 +123,7 @@ impl StoredTurn {
         scope.journal.bind(fence);
         scope.debug = message.debug;
         scope.texts = Texts::of(&locale);
+        scope.result_limit = ResultLimit::of(assistant.context_tokens);
         Box::new(Turn {
             engine: Arc::clone(engine),
             scope: Arc::new(scope),

@@ -11,7 +11,7 @@ use werkruf_store::crash;
 use super::calls::StepResult;
 use super::model_request::TurnRequest;
 use super::state::{Limit, REPEATS, Reply, Stop, Turn};
-use crate::call::FinishedCall;
+use crate::call::{FinishedCall, is_cut};
 use crate::client_request::ClientChoice;
 use crate::stored::object;
 use crate::taint::UntrustedResult;
@@ -45,6 +45,7 @@ impl Turn {
             if self.progress.answered() >= self.scope.limits.steps {
                 self.progress.limit.get_or_insert(Limit::Steps);
             }
+            self.offer_reader();
             let answered = match self.accepted_offer() {
                 Some(answer) => Ok(answer),
                 None => self.request_answer().await,
@@ -78,6 +79,17 @@ impl Turn {
                 self.progress.text.push_str(&text);
                 return Ok(Reply::text(text));
             }
+        }
+    }
+
+    /// A model that got a part of a large result can read on, whatever tools its assistant names.
+    fn offer_reader(&mut self) {
+        let Self { scope, offer, client, messages, .. } = self;
+        let Some(reader) = scope.setup.registry.reader(scope.caller.principal.tenant(), client.as_deref()) else { return };
+        let has_part =
+            |message: &Message| matches!(message, Message::Tool { name, content, .. } if *name == reader.name || is_cut(content));
+        if !offer.definitions.iter().any(|tool| tool.name == reader.name) && messages.iter().any(has_part) {
+            Arc::make_mut(&mut offer.definitions).push(reader.clone());
         }
     }
 
@@ -173,7 +185,7 @@ impl Turn {
             messages.push(Message::Tool {
                 call_id: call.slot.as_ref().map(|slot| slot.id.clone()).unwrap_or_default(),
                 name: call.row.tool_name.clone(),
-                content: call.outcome.for_model().0,
+                content: call.outcome.for_model(&call.row, self.scope.result_limit).0,
             });
             self.taint.add(call.outcome.untrusted.then(|| UntrustedResult::of(&call.row)));
             let failure = call.outcome.result.as_ref().err();

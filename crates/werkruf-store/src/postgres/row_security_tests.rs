@@ -5,7 +5,7 @@ use tokio_postgres::Client;
 use werkruf_contract::Uuid;
 
 use super::migrate::{Schema, migrate};
-use super::story_tests::connect;
+use super::story_tests::{connect, connect_with};
 use crate::testbed::fresh_database;
 
 /// Every table with a tenant, with a row of each of two tenants in it.
@@ -215,9 +215,7 @@ async fn values_of_the_audit_log_are_blanked_in_the_own_tenant_only() {
 /// Connects as another login, with the password of all logins of these tests.
 async fn log_in(url: &str, name: &str) -> Client {
     let mut config: tokio_postgres::Config = url.parse().unwrap();
-    let (client, connection) = config.user(name).password("secret").connect(tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client
+    connect_with(config.user(name).password("secret")).await
 }
 
 /// What the owner of a database runs for a person, and what that person then sees.

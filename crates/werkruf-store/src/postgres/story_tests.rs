@@ -17,9 +17,13 @@ pub(super) async fn fresh() -> (Arc<PostgresStore>, Clock, ()) {
 }
 
 /// A connection beside the store.
-#[expect(clippy::disallowed_methods, reason = "the connection ends with the test that opened it")]
 pub(super) async fn connect(url: &str) -> Client {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    connect_with(&url.parse().unwrap()).await
+}
+
+#[expect(clippy::disallowed_methods, reason = "the connection ends with the test that opened it")]
+pub(super) async fn connect_with(config: &tokio_postgres::Config) -> Client {
+    let (client, connection) = config.connect(NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }

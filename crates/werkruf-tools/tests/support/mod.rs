@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use werkruf_contract::{Cancel, Clock, Deadline, Invocation, NoModels, Principal, Role, Scope, State, ToolContext};
+use werkruf_contract::{Cancel, Clock, Deadline, Invocation, NoModels, NoResults, Principal, Role, Scope, State, ToolContext};
 
 /// A call by user 3 of branch 1, first attempt, with ten seconds left.
 pub fn invocation() -> Invocation {
@@ -36,5 +36,6 @@ pub fn invocation() -> Invocation {
         idempotency_key: "key-1".to_owned(),
         untrusted: None,
         models: Arc::new(NoModels),
+        results: Arc::new(NoResults),
     }
 }

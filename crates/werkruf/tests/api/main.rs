@@ -45,6 +45,8 @@ mod knowledge_files;
 #[cfg(test)]
 mod knowledge_rights;
 #[cfg(test)]
+mod large_results;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod maintenance;

@@ -25,7 +25,7 @@ async fn only_the_named_tools_and_the_kernels_are_listed() {
     let listed = body(server.operator(Method::GET, "/api/tools").send().await.unwrap()).await;
     let mut names: Vec<&str> = listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["remember", "stock"]);
+    assert_eq!(names, ["read_result", "remember", "stock"]);
 }
 
 #[tokio::test]

@@ -79,6 +79,7 @@ fn one_server_per_database() {
 
 /// The file itself is locked, whatever its name is.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "another program reads the file beside the server")]
 fn one_server_per_database_under_every_name() {
     let folder = testing();
     let server = folder.serve(&[]);
