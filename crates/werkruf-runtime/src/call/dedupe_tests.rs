@@ -17,6 +17,7 @@ fn key(arguments: &Value, user: &str) -> Option<String> {
         arguments,
         about,
         collections,
+        defaults: None,
     }
     .key()
 }
