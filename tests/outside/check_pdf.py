@@ -55,17 +55,18 @@ def check_pdf_files_are_read_and_bad_ones_are_skipped():
         bomb = b"".join(squeeze.compress(blank) for _ in range(1100)) + squeeze.flush()
         swollen = pdf(bomb, packed=False).replace(f"<< /Length {len(bomb)} >>".encode(), f"<< /Length {len(bomb)} /Filter /FlateDecode >>".encode())
         docs.joinpath("f-bomb.pdf").write_bytes(swollen)
+        docs.joinpath("g-numbers.pdf").write_bytes(pdf(lines("Seite 1 von 2"), lines("Seite 2 von 2")))
         docs.joinpath("z.md").write_text("# Tiere\n\nEin Hund darf mit an Bord.")
         env = {**server.env, "WERKRUF_SERVER": server.url, "WERKRUF_KEY": ADMIN}
         run = lambda: subprocess.run([BINARY, "knowledge", "add", "docs", "--json"], env=env, cwd=server.folder.name, capture_output=True, text=True)
         done = run()
-        assert done.returncode == 0, done
+        assert done.returncode == 1, done
         report = json.loads(done.stdout)
         assert report["accepted"] == 2, report
-        for name, reason_text in [("a-broken", "damaged"), ("c-cut", "its end is missing"), ("d-picture", "ocrmypdf"), ("e-locked", "password"), ("f-bomb", "qpdf")]:
+        for name, reason_text in [("a-broken", "damaged"), ("c-cut", "its end is missing"), ("d-picture", "ocrmypdf"), ("e-locked", "password"), ("f-bomb", "qpdf"), ("g-numbers", "ocrmypdf")]:
             reasons = [reason for reason in report["skipped"] if reason.startswith(f"docs/{name}.pdf: ")]
             assert len(reasons) == 1 and reason_text in reasons[0], (name, report["skipped"])
-        assert len(report["skipped"]) == 5 and "panicked" not in done.stderr, done.stderr
+        assert len(report["skipped"]) == 6 and "panicked" not in done.stderr, done.stderr
         _, one, _ = server.call("GET", "/api/knowledge/documents/docs%2Fb-whole.pdf")
         first, second = "Zubuchbare Gepäckstücke kosten für Überseeflüge 60 €, wenn man sie vorab bucht. Am Schalter kostet es mehr.", "Die zweite Seite handelt von Fahrrädern."
         assert [chunk["content"] for chunk in one["content"]] == [f"{first}\n\n{second}"], one

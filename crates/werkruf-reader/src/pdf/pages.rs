@@ -50,12 +50,29 @@ pub(crate) fn read(bytes: Vec<u8>) -> Result<(Option<String>, String), ReadError
     if decoded * 2 < drawn {
         return Err(ReadError::NamelessFonts);
     }
+    if pages.iter().all(|page| page.lines.len() <= NUMBER_LINES && page.lines.iter().all(|line| is_page_number(&line.text))) {
+        return Err(ReadError::PicturePdf);
+    }
     keep_margins_once(&mut pages);
     let text = pages.iter().flat_map(|page| paragraphs(&page.lines)).collect::<Vec<_>>().join("\n\n");
     if !text.contains(char::is_alphanumeric) {
         return Err(ReadError::PicturePdf);
     }
     Ok((pdf.metadata().title.as_deref().and_then(title), text))
+}
+
+/// A scanned page has its number at the top, at the bottom, or at both.
+const NUMBER_LINES: usize = 2;
+/// Words beside the number of a page, in lower case.
+const NUMBER_WORDS: [&str; 11] = ["page", "seite", "página", "pagina", "pág", "blatt", "p", "s", "of", "von", "de"];
+
+/// Whether a line is only the number of its page, such as `- 3 -`, `Seite 3 von 10` or `xiv`.
+fn is_page_number(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    let words: Vec<&str> = lower.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let is_number = |word: &str| word.len() <= 4 && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_roman = |word: &str| word.len() <= 6 && word.bytes().all(|byte| b"ivxlc".contains(&byte));
+    words.len() <= 4 && words.iter().all(|word| is_number(word) || is_roman(word) || NUMBER_WORDS.contains(word))
 }
 
 /// Decodes the title: UTF-16 with a byte order mark, else UTF-8 if valid, else Latin-1. File names do not count as titles.

@@ -81,6 +81,24 @@ fn unreadable_files_have_a_reason() {
 }
 
 #[test]
+fn a_scan_with_page_numbers_is_a_scan() {
+    let page = |text: &str| drawn(&[(280, 30, text)]);
+    for pages in [
+        vec![page("1"), page("2"), page("3")],
+        vec![page("Seite 1 von 2"), page("Seite 2 von 2")],
+        vec![page("- iv -"), Vec::new(), page("Page 6")],
+        vec![drawn(&[(280, 800, "7"), (280, 30, "p. 7/12")])],
+    ] {
+        assert_eq!(read(pdf(&pages)).unwrap_err(), ReadError::PicturePdf);
+    }
+    // A single word, and a table of numbers, are text.
+    assert_eq!(text(&[page("1"), page("Ende")]), "1\n\nEnde");
+    let table: Vec<(i32, i32, String)> = (0..6).map(|at| (72, 700 - 14 * at, format!("{at} 17"))).collect();
+    let rows: Vec<(i32, i32, &str)> = table.iter().map(|(left, bottom, text)| (*left, *bottom, text.as_str())).collect();
+    assert!(text(&[drawn(&rows)]).contains("5 17"));
+}
+
+#[test]
 fn fonts_without_character_names() {
     let nameless =
         "/ToUnicode 9 0 R /Encoding << /Differences [65 /g1 /g2 /g3 /g4] >> /FirstChar 65 /LastChar 68 /Widths [500 500 500 500]";

@@ -26,7 +26,7 @@ pub(super) enum Command {
     /// Add documents: text, Markdown, HTML, PDF, DOCX, XLSX and CSV files, or folders of them
     #[command(
         after_help = "Examples:\n  werkruf knowledge add handbook/\n  werkruf knowledge add rules.pdf faq.html --collection support\n\n\
-        A file's id is its path as given. The exit code is 1 if a file named here cannot be read. Unchanged files are skipped, changed ones replace what was there; after an interruption run it again."
+        A file's id is its path as given. Files that cannot be read are named and skipped; then the exit code is 1. Unchanged files are skipped, changed ones replace what was there; after an interruption run it again."
     )]
     Add {
         /// Files and folders
@@ -89,9 +89,9 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
         Command::Add { paths, collection, language } => {
             let reader = Reader::new(&session.config()?.reader);
             let target = Target { collection: &collection, language: language.as_deref() };
-            let all_named = add(&backend, &reader, &paths, &target, as_json).await;
+            let complete = add(&backend, &reader, &paths, &target, as_json).await;
             backend.close().await;
-            return all_named.map(|all_named| if all_named { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            return complete.map(|complete| if complete { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Search { query, collection, top, mode } => {
             let request = json!({"query": query, "collection": collection, "top_k": top, "mode": mode});
@@ -127,14 +127,14 @@ struct Target<'a> {
     language: Option<&'a str>,
 }
 
-/// Adds files; false if a file that the command line names could not be read.
+/// Adds files; false if a file was skipped.
 async fn add(backend: &Backend, reader: &Reader, paths: &[PathBuf], target: &Target<'_>, as_json: bool) -> Result<bool, CliError> {
     let found = files::find(paths)?;
     if found.files.iter().any(|file| Reader::converts(&file.to_string_lossy())) {
         // Without the program most files of a folder would be skipped, one by one.
         reader.check().await?;
     }
-    let (mut totals, mut skipped, mut all_named) = (Totals::default(), found.skipped, !found.named_skipped);
+    let (mut totals, mut skipped) = (Totals::default(), found.skipped);
     let (mut batch, mut bytes) = (Vec::new(), 0);
     let all = found.files.len();
     let bar = ProgressBar::over(all, as_json);
@@ -153,10 +153,7 @@ async fn add(backend: &Backend, reader: &Reader, paths: &[PathBuf], target: &Tar
                 bytes += size;
                 batch.push(document);
             }
-            Err(ReaderError::Unreadable(reason)) => {
-                skipped.push(format!("{}: {reason}", file.display()));
-                all_named &= !paths.contains(file);
-            }
+            Err(ReaderError::Unreadable(reason)) => skipped.push(format!("{}: {reason}", file.display())),
             Err(error) => return Err(error.into()),
         }
         if batch.len() >= BATCH || bytes >= BATCH_BYTES || at + 1 == all {
@@ -174,9 +171,12 @@ async fn add(backend: &Backend, reader: &Reader, paths: &[PathBuf], target: &Tar
         print::json(&json!({"accepted": accepted, "replaced": replaced, "unchanged": unchanged, "chunks": chunks, "skipped": skipped}));
     } else {
         let collection = target.collection;
-        print::line(&format!("{accepted} new, {replaced} replaced, {unchanged} unchanged; {chunks} chunks written to {collection}"));
+        let left_out = if skipped.is_empty() { String::new() } else { format!(", {} skipped", skipped.len()) };
+        print::line(&format!(
+            "{accepted} new, {replaced} replaced, {unchanged} unchanged{left_out}; {chunks} chunks written to {collection}"
+        ));
     }
-    Ok(all_named)
+    Ok(skipped.is_empty())
 }
 
 async fn send(backend: &Backend, collection: &str, batch: &mut Vec<Value>, totals: &mut Totals) -> Result<(), CliError> {

@@ -12,32 +12,39 @@ use crate::reader::{MAX_FILE_BYTES, Reader, ReaderError};
 pub(super) struct FoundFiles {
     pub(super) files: Vec<PathBuf>,
     pub(super) skipped: Vec<String>,
-    /// Whether a path of the command line was skipped.
-    pub(super) named_skipped: bool,
 }
 
 fn is_readable(path: &Path) -> bool {
     Reader::reads(&path.to_string_lossy())
 }
 
-/// Finds files, also in folders. A named file of an unknown kind is reported as skipped; such a file in a folder is ignored.
+/// Finds files, also in folders. A file of an unknown kind is reported as skipped.
 pub(super) fn find(paths: &[PathBuf]) -> Result<FoundFiles, CliError> {
     let mut found = FoundFiles::default();
     for path in paths {
         let metadata = std::fs::metadata(path).map_err(|error| CliError::Usage(format!("{}: {error}", path.display())))?;
         if metadata.is_dir() {
-            found.named_skipped |= std::fs::read_dir(path).is_err();
             walk(path, &mut found);
-        } else if is_readable(path) {
-            found.files.push(path.clone());
         } else {
-            found.skipped.push(format!("{}: only text, Markdown, HTML, PDF, DOCX, XLSX and CSV are read", path.display()));
-            found.named_skipped = true;
+            found.take(path.clone());
         }
     }
+    found.skipped.sort();
+    found.skipped.dedup();
     found.files.sort();
     found.files.dedup();
     Ok(found)
+}
+
+impl FoundFiles {
+    /// A file that is to be read, or is reported because of its kind.
+    fn take(&mut self, path: PathBuf) {
+        if is_readable(&path) {
+            self.files.push(path);
+        } else {
+            self.skipped.push(format!("{}: only text, Markdown, HTML, PDF, DOCX, XLSX and CSV are read", path.display()));
+        }
+    }
 }
 
 fn walk(folder: &Path, found: &mut FoundFiles) {
@@ -54,8 +61,8 @@ fn walk(folder: &Path, found: &mut FoundFiles) {
         }
         if metadata.is_dir() {
             walk(&path, found);
-        } else if metadata.is_file() && is_readable(&path) {
-            found.files.push(path);
+        } else if metadata.is_file() {
+            found.take(path);
         }
     }
 }
@@ -79,7 +86,7 @@ mod tests {
     use crate::config::ReaderConfig;
 
     #[tokio::test]
-    async fn folders_are_walked_in_order_and_other_files_ignored() {
+    async fn folders_are_walked_in_order_and_other_files_named() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("b")).unwrap();
         for (name, text) in [("z.md", "# Title\n\nText"), ("b/a.txt", "Plain"), (".hidden.md", "x"), ("c.bin", "x"), ("d.pdf", "x")] {
@@ -89,9 +96,11 @@ mod tests {
         let names: Vec<_> =
             found.files.iter().map(|path| path.strip_prefix(folder.path()).unwrap().to_string_lossy().into_owned()).collect();
         assert_eq!(names, ["b/a.txt", "d.pdf", "z.md"]);
-        assert!(found.skipped.is_empty() && !found.named_skipped, "an unknown file in a folder is ignored");
-        let unknown = find(&[folder.path().join("c.bin")]).unwrap();
-        assert_eq!((unknown.files.len(), unknown.skipped.len(), unknown.named_skipped), (0, 1, true), "a named one is reported");
+        let binary = folder.path().join("c.bin");
+        let reason = format!("{}: only text, Markdown, HTML, PDF, DOCX, XLSX and CSV are read", binary.display());
+        assert_eq!(found.skipped, [reason.clone()], "hidden files are no documents");
+        let unknown = find(&[binary]).unwrap();
+        assert_eq!((unknown.files.len(), unknown.skipped), (0, vec![reason]));
         let reader = Reader::new(&ReaderConfig { program: Some(PathBuf::from("/no/such/program")), sandbox: true });
         let document = read(&reader, &folder.path().join("z.md")).await.unwrap();
         assert_eq!((document["title"].as_str(), document["text"].as_str()), (Some("Title"), Some("# Title\n\nText")));
