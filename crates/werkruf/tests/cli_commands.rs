@@ -20,10 +20,14 @@ mod import;
 mod knowledge;
 #[path = "cli/maintenance.rs"]
 mod maintenance;
+#[path = "cli/mistakes.rs"]
+mod mistakes;
 #[path = "cli/model.rs"]
 mod model;
 #[path = "cli/serve.rs"]
 mod serve;
+#[path = "cli/status.rs"]
+mod status;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/tls.rs"]
