@@ -90,6 +90,7 @@ ROUTES = {
     "POST /api/admin/backup": lambda ask: (None, {"path": "/nowhere/x.db"}, {}),
     "POST /api/admin/import": lambda ask: (None, {"from": "sqlite:/nowhere/x.db"}, {}),
     "POST /api/admin/reload": lambda ask: (None, None, {}),
+    "GET /api/admin/status": lambda ask: (None, None, {}),
     "POST /api/admin/secrets/rotate": lambda ask: (None, None, {}),
     "GET /api/audit": lambda ask: ("/api/audit" + ask.random.choice(("", "?limit=2", "?tenant=server", "?after=1")), None, {}),
     "GET /api/audit/verify": lambda ask: (None, None, {}),

@@ -111,6 +111,11 @@ impl Registry {
         self.by_name = self.entries.iter().enumerate().map(|(at, entry)| (entry.spec().name.to_string(), at)).collect();
     }
 
+    /// The names of all tools.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.spec().name.as_ref())
+    }
+
     /// By the exact name, whatever tenant the tool belongs to. Other spellings are not matched.
     pub fn find(&self, name: &str) -> Option<&Arc<Entry>> {
         self.by_name.get(name).and_then(|at| self.entries.get(*at))

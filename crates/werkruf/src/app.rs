@@ -3,9 +3,6 @@
 //! `serve` and commands without a server open it the same way; only `serve` binds an address and writes the lock file.
 //! Tenant `demo` exists in every opened store.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -31,7 +28,7 @@ use crate::identity::{Tokens, new_secret};
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
-use crate::{knowledge, provider, sample, secret_key, setup};
+use crate::{database_file, knowledge, provider, sample, secret_key, setup};
 
 /// Keys of the store's settings table that describe the installation.
 const INSTALLED_AT: &str = "installed_at";
@@ -47,6 +44,12 @@ pub enum StartError {
     InUse(String),
     #[error("the database cannot be opened: {0}")]
     Store(StoreError),
+    #[error("{name} cannot be opened: {error}{}", advice(.error))]
+    Database { name: String, error: StoreError },
+    #[error("cannot listen on {address}: {source}; stop the program that uses it, or choose another address with --listen")]
+    Listen { address: std::net::SocketAddr, source: std::io::Error },
+    #[error("{0}")]
+    Unusable(String),
     #[error("{0}")]
     Model(String),
     #[error("the HTTP client cannot be made: {0}")]
@@ -69,6 +72,11 @@ impl StartError {
     /// The code of a configuration with errors.
     pub const INVALID_CONFIG: &'static str = "invalid_config";
 
+    /// The error of a PostgreSQL that cannot be opened, with its address.
+    pub(crate) fn of_postgres(config: &Config, error: StoreError) -> Self {
+        Self::Database { name: config.database.to_string(), error }
+    }
+
     /// The code of a configuration with these errors: the special one that an error has, else the general one.
     pub fn code_of(violations: &[ConfigViolation]) -> &'static str {
         violations.iter().find_map(|violation| violation.code).unwrap_or(Self::INVALID_CONFIG)
@@ -79,18 +87,29 @@ impl StartError {
         match self {
             Self::Config(violations) => Self::code_of(violations),
             Self::InUse(_) => "database_in_use",
-            Self::Store(StoreError::Full(_)) => "storage_full",
-            Self::Store(StoreError::Replaced(_)) => "database_replaced",
-            Self::Store(StoreError::Prerelease(_)) => "schema_prerelease",
-            Self::Store(_) => "database_unavailable",
+            Self::Store(error) | Self::Database { error, .. } => match error {
+                StoreError::Full(_) => "storage_full",
+                StoreError::Replaced(_) => "database_replaced",
+                StoreError::Prerelease(_) => "schema_prerelease",
+                _ => "database_unavailable",
+            },
+            Self::Unusable(_) => "database_unusable",
             Self::Model(_) => "model_not_configured",
             Self::Client(_) => "http_client",
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => "storage_full",
-            Self::Io { .. } => "io",
+            Self::Io { .. } | Self::Listen { .. } => "io",
             Self::Unprotected(_) => "key_required",
             Self::Unsealed => "secret_key_required",
             Self::Sample(_) => "sample_data",
         }
+    }
+}
+
+/// What to do about a database that does not answer.
+const fn advice(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Unavailable(_) => "; check the address in --database (WERKRUF_DATABASE), and that the database runs there",
+        _ => "",
     }
 }
 
@@ -328,10 +347,14 @@ impl App {
 async fn open_database(config: &Config, clock: &Clock) -> Result<OpenDatabase, StartError> {
     match &config.database {
         Database::Sqlite(file) => {
-            make_folder(file)?;
-            Ok(OpenDatabase::Sqlite(SqliteStore::open(file, clock, MODULES)?))
+            database_file::prepare(file)?;
+            let opened = SqliteStore::open(file, clock, MODULES);
+            Ok(OpenDatabase::Sqlite(opened.map_err(|error| database_file::diagnose(file, error))?))
         }
-        Database::Postgres(url) => Ok(OpenDatabase::Postgres(PostgresStore::open(postgres_options(config, url), clock, MODULES).await?)),
+        Database::Postgres(url) => {
+            let opened = PostgresStore::open(postgres_options(config, url), clock, MODULES).await;
+            Ok(OpenDatabase::Postgres(opened.map_err(|error| StartError::of_postgres(config, error))?))
+        }
     }
 }
 
@@ -351,16 +374,6 @@ pub(crate) fn postgres_options(config: &Config, url: &SecretString) -> PostgresO
     let PostgresConfig { schema, connections, poll_only, lease_ttl } = config.postgres.clone();
     let pool_size = usize::try_from(connections).unwrap_or(usize::MAX);
     PostgresOptions { schema, pool_size, poll_only, lease_ttl, ..PostgresOptions::new(url.expose_secret()) }
-}
-
-fn make_folder(database: &Path) -> Result<(), StartError> {
-    let Some(folder) = database.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
-    // For its owner only, whatever the umask is. A folder that exists is the operator's business.
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .map_err(|source| StartError::Io { what: format!("cannot make {}", folder.display()), source })
 }
 
 /// Makes tenant `demo`, and writes the sample data once if the configuration wants it. Without a setting, a new installation

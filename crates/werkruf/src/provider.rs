@@ -69,6 +69,14 @@ pub fn describe(model: &ModelConfig) -> String {
     }
 }
 
+/// The address of the model server, as the subject of a sentence.
+pub(crate) fn host(model: &ModelConfig) -> &str {
+    match model {
+        ModelConfig::Offline => "the offline model",
+        ModelConfig::Server(server) => &server.base_url,
+    }
+}
+
 /// The connection settings of a model server.
 pub(crate) fn server(config: &Config, model: &ModelServer, name: &str, client: &reqwest::Client) -> ServerConfig {
     ServerConfig {

@@ -34,6 +34,9 @@ const INTERRUPTED: u8 = 130;
 /// Serves until a signal. The exit code is 0 after an orderly shutdown.
 pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     telemetry::start(&config.log);
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
     let mut signals = Signals::listen()?;
     let app = App::open(config).await?;
     if !app.config.listen.ip().is_loopback() && app.config.admin_key.is_none() && app.tokens.is_empty() && !app.has_protecting_key().await?
@@ -48,7 +51,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
         .await
         .map(|listener| listener.trusting(Proxies::of(&app.config.trusted_proxies)).reserving_for(operator_check(&app)))
         .map(|listener| listener.with_tls(tls.clone()))
-        .map_err(|source| StartError::Io { what: format!("cannot listen on {}", app.config.listen), source })?;
+        .map_err(|source| StartError::Listen { address: app.config.listen, source })?;
     let address = listener.address().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
     let mut lock = write_lock_file(&app, address, tls.as_deref())?;
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
@@ -277,6 +280,9 @@ fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
         return;
     }
     print::line(&format!("Werkruf {} listens on {address}", env!("CARGO_PKG_VERSION")));
+    if let Some(public) = &app.config.public_url {
+        print::line(&format!("Public address: {public}"));
+    }
     print::line(&format!("Model: {model}"));
     print::line(&format!("Database: {database}"));
     if !app.config.four_eyes {

@@ -2,6 +2,7 @@
 //!
 //! It is built from a loaded configuration. Every inconsistency is a violation with its place in the file.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use werkruf_contract::{Clock, Shape};
@@ -9,7 +10,7 @@ use werkruf_llm::{Egress, HttpLimits, tool_client};
 use werkruf_runtime::{Assistant, Assistants, Redaction, Registry, Setup};
 use werkruf_tools::{HttpTool, kernel_tools, test_tools};
 
-use crate::config::{Config, ConfigViolation, Environment, Flags};
+use crate::config::{Config, ConfigViolation, Environment, Flags, advice};
 use crate::configured_secrets;
 use crate::modules::OpenModules;
 
@@ -32,11 +33,17 @@ pub(crate) fn read_with(
 ) -> Result<(Config, Setup), Vec<ConfigViolation>> {
     let (config, mut violations) = Config::examine(flags, environment);
     // The name of a declaration that could not be read is unknown, so references to tools cannot be checked.
-    let names_are_known = !violations.iter().any(|violation| violation.path.starts_with("/tools"));
+    let is_name = |path: &str| path.strip_prefix("/tools").is_some_and(|rest| rest.ends_with("/name") || rest.matches('/').count() < 2);
+    let names_are_known = !violations.iter().any(|violation| is_name(&violation.path));
     match build(&config, modules, clock, own_secrets) {
         Ok(setup) if violations.is_empty() => return Ok((config, setup)),
         Ok(_) => {}
-        Err(more) => violations.extend(more.into_iter().filter(|one| names_are_known || one.path.starts_with("/tools"))),
+        Err(more) => {
+            // A value that could not be read counts as missing, and is reported once.
+            let reported: HashSet<String> = violations.iter().map(|violation| violation.path.clone()).collect();
+            let is_new = |one: &ConfigViolation| !reported.contains(&one.path) && (names_are_known || one.path.starts_with("/tools"));
+            violations.extend(more.into_iter().filter(is_new));
+        }
     }
     Err(violations)
 }
@@ -72,6 +79,12 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
         if declared.timeout_ms.is_some_and(|timeout_ms| timeout_ms > limit_ms) {
             let message = format!("is longer than limits.tool_ms, which is {limit_ms}; lower it, or raise the limit");
             violations.push(config.places.violation(&format!("/tools/{at}/timeout_ms"), message));
+        }
+        let faults = declared.faults(&variable);
+        if !faults.is_empty() {
+            violations
+                .extend(faults.into_iter().map(|fault| config.places.violation(&format!("/tools/{at}{}", fault.path), fault.message)));
+            continue;
         }
         let mut bounded = declared.clone();
         bounded.bound_timeout(limit_ms);
@@ -111,7 +124,10 @@ fn check_names(config: &Config, registry: &Registry, off: &[(String, &str)], vio
                     format!("`{name}` belongs to the module `{module}`, which was off at the start; restart the server")
                 }
                 Some((_, module)) => format!("`{name}` belongs to the module `{module}`, which is off; add a section [{module}]"),
-                None => format!("there is no tool named `{name}`; correct or remove it"),
+                None => {
+                    let names = registry.names().chain(config.tools.iter().map(|tool| tool.name.as_str()));
+                    format!("there is no tool named `{name}`; {}", advice(name, names, "correct or remove it"))
+                }
             };
             violations.push(config.places.violation(&format!("{list}/{at}"), message));
         }

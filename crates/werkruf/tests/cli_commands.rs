@@ -20,12 +20,16 @@ mod import;
 mod knowledge;
 #[path = "cli/maintenance.rs"]
 mod maintenance;
+#[path = "cli/mistakes.rs"]
+mod mistakes;
 #[path = "cli/model.rs"]
 mod model;
 #[path = "cli/office.rs"]
 mod office;
 #[path = "cli/serve.rs"]
 mod serve;
+#[path = "cli/status.rs"]
+mod status;
 #[path = "cli/support.rs"]
 mod support;
 #[path = "cli/tls.rs"]

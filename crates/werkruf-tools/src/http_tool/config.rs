@@ -30,23 +30,27 @@ const RESERVED_HEADERS: [&str; 9] = [
 /// The timeout of one attempt where the declaration names none.
 pub(super) const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 
-/// One `[[tools]]` entry with `kind = "http"`.
+/// One `[[tools]]` entry with `kind = "http"`. A missing field is read as an empty one, so that all faults are found in one pass.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpToolConfig {
     /// The name that the model calls: letters, digits, `_` and `-`, at most 64.
+    #[serde(default)]
     pub name: String,
     /// What the tool does, for the model.
+    #[serde(default)]
     pub description: String,
     /// Always `http`.
     #[serde(default = "http")]
     pub kind: String,
     /// The address of the service. The model's arguments cannot change the host.
+    #[serde(default)]
     pub url: String,
     /// `POST`, `PUT`, `PATCH`, `DELETE` or `GET`.
     #[serde(default = "post")]
     pub method: String,
     /// `read`, `idempotent` or `once`.
+    #[serde(default)]
     pub effect: String,
     /// The timeout of one attempt; ten seconds if it is left out.
     #[serde(default)]
@@ -89,6 +93,7 @@ pub struct HttpToolConfig {
     #[serde(default)]
     pub answer: Option<String>,
     /// A JSON Schema of type object, as text.
+    #[serde(default)]
     pub parameters: String,
 }
 
@@ -139,17 +144,33 @@ impl HttpToolConfig {
         }
     }
 
-    /// Validates the fields that need no parsing.
-    pub(super) fn check_plain_fields(&self) -> Result<(), ConfigFault> {
+    /// Everything that is wrong with the declaration; `env` reads the environment.
+    pub fn faults(&self, env: &dyn Fn(&str) -> Option<String>) -> Vec<ConfigFault> {
+        let parsed = [
+            self.schema().err(),
+            self.url().err(),
+            self.method().err(),
+            self.header_map(env).err(),
+            self.secret(env).err(),
+            self.effect().err(),
+            self.need().err(),
+            self.answers_directly().err(),
+        ];
+        self.plain_faults().into_iter().chain(parsed.into_iter().flatten()).collect()
+    }
+
+    /// What is wrong with the fields that need no parsing.
+    fn plain_faults(&self) -> Vec<ConfigFault> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let mut faults = Vec::new();
         if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(fits) {
-            return Err(ConfigFault::new("/name", "use 1 to 64 letters, digits, `_` or `-`; models accept nothing else"));
+            faults.push(ConfigFault::new("/name", "use 1 to 64 letters, digits, `_` or `-`; models accept nothing else"));
         }
         if self.description.trim().is_empty() {
-            return Err(ConfigFault::new("/description", "is empty; say in a sentence what the tool does, the model chooses by it"));
+            faults.push(ConfigFault::new("/description", "is missing; say in a sentence what the tool does, the model chooses by it"));
         }
         if self.kind != "http" {
-            return Err(ConfigFault::new("/kind", format!("`{}` is not an HTTP tool; write kind = \"http\"", self.kind)));
+            faults.push(ConfigFault::new("/kind", format!("`{}` is not an HTTP tool; write kind = \"http\"", self.kind)));
         }
         for (path, value) in [
             ("/timeout_ms", self.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
@@ -158,20 +179,25 @@ impl HttpToolConfig {
             ("/max_response_bytes", self.max_response_bytes),
         ] {
             if value == 0 {
-                return Err(ConfigFault::new(path, "must be at least 1; leave it out for the default"));
+                faults.push(ConfigFault::new(path, "must be at least 1; leave it out for the default"));
             }
         }
         if self.approval.as_deref().is_some_and(|role| role.trim().is_empty()) {
-            return Err(ConfigFault::new("/approval", "is empty; name the role that approves, or leave it out"));
+            faults.push(ConfigFault::new("/approval", "is empty; name the role that approves, or leave it out"));
         }
-        Ok(())
+        faults
+    }
+
+    /// Validates the fields that need no parsing.
+    pub(super) fn check_plain_fields(&self) -> Result<(), ConfigFault> {
+        self.plain_faults().into_iter().next().map_or(Ok(()), Err)
     }
 
     pub(super) fn effect(&self) -> Result<Effect, ConfigFault> {
         Effect::parse(&self.effect).ok_or_else(|| {
+            let wrong = if self.effect.is_empty() { "is missing".to_owned() } else { format!("`{}` is no effect", self.effect) };
             let message = format!(
-                "`{}` is no effect; write \"read\" (changes nothing), \"idempotent\" (repeatable with the same Idempotency-Key) or \"once\" (never sent twice)",
-                self.effect
+                "{wrong}; write \"read\" (changes nothing), \"idempotent\" (repeatable with the same Idempotency-Key) or \"once\" (never sent twice)"
             );
             ConfigFault::new("/effect", message)
         })
@@ -215,6 +241,9 @@ impl HttpToolConfig {
     }
 
     pub(super) fn url(&self) -> Result<Url, ConfigFault> {
+        if self.url.is_empty() {
+            return Err(ConfigFault::new("/url", "is missing; write a whole address such as http://127.0.0.1:9000/tool"));
+        }
         // The message does not contain the address, because the address may contain a password or a key.
         let mut url = Url::parse(&self.url)
             .map_err(|error| ConfigFault::new("/url", format!("{error}; write a whole address such as http://127.0.0.1:9000/tool")))?;
@@ -255,6 +284,9 @@ impl HttpToolConfig {
     /// The schema, as JSON for the model and compiled for the validation of arguments.
     pub(super) fn schema(&self) -> Result<(Value, Shape), ConfigFault> {
         let fault = |message: String| ConfigFault::new("/parameters", message);
+        if self.parameters.is_empty() {
+            return Err(fault("is missing; write a JSON Schema, such as '{\"type\": \"object\", \"properties\": {}}'".to_owned()));
+        }
         let schema: Value =
             serde_json::from_str(&self.parameters).map_err(|error| fault(format!("is not JSON: {error}; write a JSON Schema")))?;
         if schema.get("type").and_then(Value::as_str) != Some("object") {

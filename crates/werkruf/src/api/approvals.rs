@@ -165,9 +165,7 @@ async fn decide(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
     let id = lookup::approval_id(&api, decider(&identity, &credential, &author), &id).await?;
     let (runtime, approve) = (api.app.runtime.clone(), matches!(decision, Decision::Approve));
     // Detached, because a decision that is stored must also be carried out when the client disconnects.
-    let decided = api.run_detached(async move {
-        runtime.decide(decider(&identity, &credential, &author), id, approve).await
-    });
+    let decided = api.run_detached(async move { runtime.decide(decider(&identity, &credential, &author), id, approve).await });
     let row = decided.await??;
     Ok(Json(ApprovalView::new(&row)).into_response())
 }

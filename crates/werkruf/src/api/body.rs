@@ -23,7 +23,8 @@ use super::error::ApiError;
 use super::json_values::RawFields;
 use crate::listen::SlowBody;
 
-const BODY_LIMIT: usize = 1024 * 1024;
+/// The largest body of most routes.
+pub(crate) const BODY_LIMIT: usize = 1024 * 1024;
 /// How much of a body beyond the limit is read and dropped: a client that is still writing cannot read the error response.
 const DRAIN_LIMIT: usize = 16 * 1024 * 1024;
 const KEY_LIMIT: usize = 255;

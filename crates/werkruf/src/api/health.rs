@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -116,6 +117,15 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
 
 /// The OpenAPI document.
 #[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "health", security(()), responses((status = 200, description = "OpenAPI 3.1.")))]
-async fn document() -> Response {
-    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], openapi()).into_response()
+async fn document(State(api): State<Arc<ApiState>>) -> Response {
+    let document = with_server(openapi(), api.app.config.public_url.as_deref());
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], document).into_response()
+}
+
+/// Names the public address as the server of the document, so that clients made from it find the way.
+fn with_server(document: String, public_url: Option<&str>) -> String {
+    let Some(url) = public_url else { return document };
+    let Ok(mut parsed) = serde_json::from_str::<Value>(&document) else { return document };
+    parsed["servers"] = json!([{"url": url}]);
+    parsed.to_string()
 }

@@ -47,6 +47,7 @@ pub(crate) mod replay;
 mod retention;
 mod secrets;
 pub(crate) mod sse;
+mod status;
 mod tools;
 mod turns;
 mod view;
@@ -112,6 +113,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(secrets::routes())
         .merge(module("knowledge", on.knowledge, knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes())))
         .merge(reload::routes())
+        .merge(status::routes())
         .merge(workspace::routes())
         .merge(admin_backup::routes())
         .merge(retention::routes())

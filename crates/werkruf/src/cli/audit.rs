@@ -68,7 +68,7 @@ fn show_entries(answer: &Value) {
         let mut cells = print::fields(entry, &["seq", "at"]);
         cells.push(who(&entry["actor"]));
         cells.extend(print::fields(entry, &["address", "action", "subject"]));
-        cells.iter().map(|cell| print::harmless(cell)).collect()
+        cells
     });
 }
 
@@ -78,10 +78,10 @@ fn who(actor: &Value) -> String {
         parts.push("operator".to_owned());
     }
     if let Some(user) = actor["user_id"].as_str() {
-        parts.push(format!("user {user}"));
+        parts.push(format!("user {}", print::harmless(user)));
     }
     if let Some(key) = actor["key_id"].as_str() {
-        parts.push(format!("key {key}"));
+        parts.push(format!("key {}", print::short_id(key)));
     }
     if parts.is_empty() { "server".to_owned() } else { parts.join(", ") }
 }

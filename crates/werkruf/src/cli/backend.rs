@@ -8,52 +8,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
-use bytes::Bytes;
-use futures_util::stream::BoxStream;
-use futures_util::{StreamExt, TryStreamExt};
+use axum::body::Body;
 use http::request::Builder;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use http::{HeaderName, HeaderValue, Method, Request, header};
 use reqwest::Client;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use tower::ServiceExt;
 use werkruf_llm::{HttpLimits, http_client, pinned_client};
 
 use super::error::CliError;
-use super::{Outcome, Session, address};
+use super::transport::{ByteStream, StreamError, in_process, over_socket, refusal, stream_in_process, stream_over_socket, unusable};
+use super::{Outcome, Session, address, database};
 use crate::api;
 use crate::app::{App, StartError};
 use crate::config::Variable;
 use crate::lockfile::LockNote;
 use crate::sample;
 
-/// A tool call may last as long as a turn. A server that sends nothing for longer counts as gone.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
-
 /// A running server on this machine answers within this time.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// A stream begins within this time, however long it lasts.
-const STREAM_START_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// No response of the API is larger.
-const MAX_RESPONSE_BYTES: usize = 256 * 1024 * 1024;
 
 enum Transport {
     Remote { client: Client, base: String },
     Local { router: Router, app: Arc<App> },
-}
-
-/// A response body as it arrives.
-pub(super) type ByteStream = BoxStream<'static, Result<Bytes, CliError>>;
-
-/// Why a stream could not be opened.
-pub(super) enum StreamError {
-    /// The server refused the request; `location` is the value of its Location header.
-    Refused { status: u16, location: Option<String>, error: CliError },
-    /// No response arrived. `sent` is true if the server may have received the request.
-    Unreachable { sent: bool, error: CliError },
 }
 
 /// Where requests are sent, and for which tenant and user.
@@ -73,7 +50,13 @@ impl Backend {
     pub(super) async fn open(session: &Session) -> Result<Self, CliError> {
         match Self::find(session).await? {
             Some(backend) => Ok(backend),
-            None => Ok(Self::local(session, App::open_for_command(session.config()?).await?)),
+            None => {
+                let config = session.config()?;
+                if !session.makes_database {
+                    database::must_exist(&config).await?;
+                }
+                Ok(Self::local(session, App::open_for_command(config).await?))
+            }
         }
     }
 
@@ -112,7 +95,7 @@ impl Backend {
     }
 
     /// Finds a running server.
-    async fn find(session: &Session) -> Result<Option<Self>, CliError> {
+    pub(super) async fn find(session: &Session) -> Result<Option<Self>, CliError> {
         let globals = &session.globals;
         let environment = &session.environment;
         let server = globals.server.clone().or_else(|| environment.get(Variable::WERKRUF_SERVER).map(str::to_owned));
@@ -139,6 +122,14 @@ impl Backend {
         Ok(None)
     }
 
+    /// The address of the server; of this process if there is none.
+    pub(super) fn address(&self) -> &str {
+        match &self.transport {
+            Transport::Remote { base, .. } => base,
+            Transport::Local { .. } => "this process",
+        }
+    }
+
     /// Whether the server was found by its lock file, so that it can be found again after a restart.
     pub(super) const fn found_by_lock_file(&self) -> bool {
         self.lock_file.is_some()
@@ -162,17 +153,20 @@ impl Backend {
     }
 
     /// For commands that act for a user: without `--user` the operator acts for user 1 of `demo`.
-    pub(super) fn for_user(mut self) -> Result<Self, CliError> {
+    pub(super) async fn for_user(mut self) -> Result<Self, CliError> {
         if self.user.is_some() || !self.operator {
             return Ok(self);
         }
-        let demo = self.tenant.as_deref().is_some_and(|tenant| tenant == sample::DEMO || tenant == sample::DEMO_ID.to_string());
-        if demo {
+        let tenant = self.tenant.as_deref().unwrap_or(sample::DEMO);
+        if tenant == sample::DEMO || tenant == sample::DEMO_ID.to_string() {
             self.user = Some(sample::DEMO_USER.to_string());
-        } else {
-            return Err(CliError::Usage("a call needs a user; name one with --user".to_owned()));
+            return Ok(self);
         }
-        Ok(self)
+        // A misspelt tenant is the likelier mistake.
+        let missing = CliError::Usage(format!("tenant {tenant} has several users; say for which one with --user"));
+        let known = self.get("/api/tools").await;
+        self.close().await;
+        Err(known.err().unwrap_or(missing))
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<Value, CliError> {
@@ -280,82 +274,4 @@ fn client_of(note: &LockNote) -> Result<Client, CliError> {
 
 async fn is_healthy(client: &Client, base: &str) -> bool {
     client.get(format!("{base}/healthz")).timeout(HEALTH_TIMEOUT).send().await.is_ok_and(|response| response.status().is_success())
-}
-
-fn unusable(error: &http::Error) -> CliError {
-    CliError::Usage(format!("this cannot be sent as a request: {error}"))
-}
-
-async fn over_socket(client: &Client, base: &str, request: Request<String>) -> Result<(u16, Value), CliError> {
-    let unreachable = |error: reqwest::Error| CliError::refused("server_unavailable", format!("{base} does not answer: {error}"));
-    let mut request = reqwest::Request::try_from(request).map_err(unreachable)?;
-    *request.timeout_mut() = Some(REQUEST_TIMEOUT);
-    let response = client.execute(request).await.map_err(unreachable)?;
-    let status = response.status().as_u16();
-    Ok((status, parse(&response.bytes().await.map_err(unreachable)?)))
-}
-
-async fn stream_over_socket(client: &Client, base: &str, request: Request<String>) -> Result<ByteStream, StreamError> {
-    let unreachable = |why: String| CliError::refused("server_unavailable", format!("{base} does not answer: {why}"));
-    let request = reqwest::Request::try_from(request)
-        .map_err(|error| StreamError::Unreachable { sent: false, error: unreachable(error.to_string()) })?;
-    let response = match tokio::time::timeout(STREAM_START_TIMEOUT, client.execute(request)).await {
-        Ok(Ok(response)) => response,
-        Ok(Err(error)) => return Err(StreamError::Unreachable { sent: !error.is_connect(), error: unreachable(error.to_string()) }),
-        Err(_) => {
-            return Err(StreamError::Unreachable {
-                sent: true,
-                error: unreachable(format!("no response within {} s", STREAM_START_TIMEOUT.as_secs())),
-            });
-        }
-    };
-    let status = response.status().as_u16();
-    if (200..300).contains(&status) {
-        return Ok(response.bytes_stream().map_err(|error| CliError::refused("server_unavailable", error.to_string())).boxed());
-    }
-    let location = location(response.headers());
-    let body = response.bytes().await.map_err(|error| StreamError::Unreachable { sent: true, error: unreachable(error.to_string()) })?;
-    Err(StreamError::Refused { status, location, error: refusal(status, &parse(&body)) })
-}
-
-async fn stream_in_process(router: Router, request: Request<Body>) -> Result<ByteStream, StreamError> {
-    let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
-    let status = response.status().as_u16();
-    let broken = |error: axum::Error| CliError::refused("bad_answer", format!("the response broke off: {error}"));
-    if (200..300).contains(&status) {
-        return Ok(response.into_body().into_data_stream().map_err(broken).boxed());
-    }
-    let location = location(response.headers());
-    let body = to_bytes(response.into_body(), MAX_RESPONSE_BYTES)
-        .await
-        .map_err(|error| StreamError::Unreachable { sent: true, error: broken(error) })?;
-    Err(StreamError::Refused { status, location, error: refusal(status, &parse(&body)) })
-}
-
-fn location(headers: &HeaderMap) -> Option<String> {
-    headers.get(header::LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned)
-}
-
-async fn in_process(router: Router, request: Request<Body>) -> Result<(u16, Value), CliError> {
-    let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
-    let status = response.status().as_u16();
-    let bytes = to_bytes(response.into_body(), MAX_RESPONSE_BYTES)
-        .await
-        .map_err(|error| CliError::refused("bad_answer", format!("the response broke off: {error}")))?;
-    Ok((status, parse(&bytes)))
-}
-
-/// Parses a body: JSON as JSON, an empty body as null, anything else as text.
-fn parse(bytes: &[u8]) -> Value {
-    if bytes.is_empty() {
-        return Value::Null;
-    }
-    serde_json::from_slice(bytes).unwrap_or_else(|_| Value::String(String::from_utf8_lossy(bytes).into_owned()))
-}
-
-fn refusal(status: u16, response: &Value) -> CliError {
-    let error = &response["error"];
-    let code = error["code"].as_str().map_or_else(|| format!("http_{status}"), str::to_owned);
-    let message = error["message"].as_str().map_or_else(|| format!("the server answered {status}"), str::to_owned);
-    CliError::Refused { code, message, details: error.get("details").cloned() }
 }

@@ -71,7 +71,7 @@ async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), 
         }
         Command::Show { call } => {
             let call = backend.get(&ids::call_path(&call)?).await?;
-            if json { print::json(&call) } else { show(&call) }
+            if json { print::json(&call) } else { print::object(&call) }
         }
         Command::Retry { call, force } => {
             let response = backend.post(&format!("{}/retry", ids::call_path(&call)?), &json!({"force": force})).await?;
@@ -90,10 +90,4 @@ fn list(response: &Value) {
     let heading = ["CALL", "TOOL", "STATUS", "ATTEMPT", "ERROR", "CREATED"];
     let cells = |call: &Value| print::fields(call, &["id", "tool_name", "status", "attempt", "error_code", "created_at"]);
     print::list(print::rows(response, "tool_calls"), "No calls.", &heading, cells);
-}
-
-fn show(call: &Value) {
-    let Some(fields) = call.as_object() else { return print::json(call) };
-    let present = fields.iter().filter(|(_, value)| !value.is_null());
-    print::table(&["FIELD", "VALUE"], present.map(|(name, _)| vec![name.clone(), print::field(call, name)]).collect());
 }

@@ -16,7 +16,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::{Outcome, Session, encode, ids, print};
+use super::{Outcome, Session, encode, ids, not_utf8, print};
+use crate::api::body::BODY_LIMIT;
 use screen::{OutputMode, Screen};
 use turn::{End, Turn};
 
@@ -46,7 +47,7 @@ pub(super) struct Command {
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     let interrupts =
         signal(SignalKind::interrupt()).map_err(|error| CliError::refused("io", format!("cannot listen for Ctrl-C: {error}")))?;
-    let backend = Backend::open_with_model(session).await?.for_user()?;
+    let backend = Backend::open_with_model(session).await?.for_user().await?;
     let screen = Screen::new(output_mode(session, command.no_color));
     let mut dialogue = Dialogue { backend, screen, interrupts, conversation: None, assistant: command.assistant, reached: false };
     let result = match dialogue.find_conversation(command.conversation.as_deref()).await {
@@ -138,6 +139,9 @@ impl Dialogue {
     }
 
     async fn send_once(&mut self, message: &str) -> Result<Exit, CliError> {
+        if message.trim().is_empty() {
+            return Err(CliError::Usage("the message is empty; write it in quotes, or leave it out to write line by line".to_owned()));
+        }
         Ok(match self.send(message).await? {
             End::Answered | End::Waits => Exit::Done,
             End::Stopped => Exit::Stopped,
@@ -146,6 +150,13 @@ impl Dialogue {
     }
 
     async fn send(&mut self, message: &str) -> Result<End, CliError> {
+        if message.len() > BODY_LIMIT {
+            let (size, limit) = (message.len(), BODY_LIMIT);
+            let message = format!(
+                "the message has {size} bytes, and a server takes {limit}; `werkruf knowledge add FILE` makes long texts searchable"
+            );
+            return Err(CliError::refused("body_too_large", message));
+        }
         let mut body = json!({"message": message});
         for (field, value) in [("conversation_id", &self.conversation), ("assistant", &self.assistant)] {
             if let Some(value) = value {
@@ -202,11 +213,12 @@ impl Dialogue {
 async fn read_line() -> Result<Option<String>, CliError> {
     let read = || {
         let mut line = Vec::new();
-        std::io::stdin().lock().read_until(b'\n', &mut line).map(|count| (count > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
+        std::io::stdin().lock().read_until(b'\n', &mut line).map(|count| (count > 0).then_some(line))
     };
     // A read that is still blocked is abandoned when the program ends.
     let line = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other);
-    line.and_then(|line| line).map_err(|error| CliError::refused("unreadable", format!("cannot read stdin: {error}")))
+    let line = line.and_then(|line| line).map_err(|error| CliError::refused("unreadable", format!("cannot read stdin: {error}")))?;
+    line.map(|line| String::from_utf8(line).map_err(|_| not_utf8("stdin"))).transpose()
 }
 
 /// The conversation that the user used last.

@@ -34,17 +34,21 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     let client = http_client(&HttpLimits::default()).map_err(|error| CliError::refused("http_client", error.to_string()))?;
     let config = match setup::read(&session.flags(), &session.environment, &client) {
         Ok((config, _)) => config,
-        Err(violations) => return Ok(print_violations(&violations, json)),
+        Err(violations) => {
+            let (config, _) = Config::examine(&session.flags(), &session.environment);
+            return Ok(print_violations(&violations, &config.warnings, json));
+        }
     };
     let live = if *live { Some(check_model(&config, &client).await?) } else { None };
     let works = live.as_ref().is_none_or(|live| live["ok"] == true);
     if json {
-        let mut report = json!({"valid": true, "violations": []});
+        let mut report = as_json(&[], &config.warnings);
         if let Some(live) = live {
             report["live"] = live;
         }
         print::json(&report);
     } else {
+        config.warnings.iter().for_each(|warning| print::line(&format!("warning: {warning}")));
         let file = config.file.as_ref().map_or_else(|| "no config file".to_owned(), |file| file.display().to_string());
         print::line(&format!("valid ({file}); model: {}", provider::describe(&config.model)));
         if let Some(live) = live {
@@ -54,10 +58,19 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print_violations(violations: &[ConfigViolation], json: bool) -> ExitCode {
+fn as_json(violations: &[ConfigViolation], warnings: &[ConfigViolation]) -> Value {
+    let mut report = json!({"valid": violations.is_empty(), "violations": violations});
+    if !warnings.is_empty() {
+        report["warnings"] = json!(warnings);
+    }
+    report
+}
+
+fn print_violations(violations: &[ConfigViolation], warnings: &[ConfigViolation], json: bool) -> ExitCode {
     if json {
-        print::json(&json!({"valid": false, "violations": violations}));
+        print::json(&as_json(violations, warnings));
     } else {
+        warnings.iter().for_each(|warning| print::line(&format!("warning: {warning}")));
         violations.iter().for_each(|violation| print::line(&violation.to_string()));
     }
     ExitCode::FAILURE
@@ -91,7 +104,7 @@ async fn check_model(config: &Config, client: &reqwest::Client) -> Result<Value,
     };
     Ok(match answer(provider.as_ref(), request).await {
         Ok(answer) => verdict(&answer),
-        Err(reason) => json!({"ok": false, "text": format!("the model did not answer: {reason}")}),
+        Err(reason) => json!({"ok": false, "text": format!("{} {reason}", provider::host(&config.model))}),
     })
 }
 
@@ -102,7 +115,7 @@ async fn answer(provider: &dyn Provider, request: ModelRequest) -> Result<Answer
             return Ok(*answer);
         }
     }
-    Err("the stream ended without an end".to_owned())
+    Err("broke off: the stream ended before the answer did".to_owned())
 }
 
 fn verdict(answer: &Answer) -> Value {

@@ -131,8 +131,7 @@ async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), 
 }
 
 fn list(answer: &Value) {
-    let fields = ["id", "user_id", "channel", "updated_at", "title"];
-    let row = |row: &Value| fields.iter().map(|name| shown(&print::field(row, name)).replace('\n', " ")).collect();
+    let row = |row: &Value| print::fields(row, &["id", "user_id", "channel", "updated_at", "title"]);
     print::list(print::rows(answer, "conversations"), "No conversations.", &["CONVERSATION", "USER", "CHANNEL", "LAST", "TITLE"], row);
 }
 

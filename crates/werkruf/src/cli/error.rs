@@ -23,6 +23,13 @@ impl CliError {
         Self::Refused { code: code.into(), message: message.into(), details: None }
     }
 
+    /// The message without the code.
+    pub(super) fn into_message(self) -> String {
+        match self {
+            Self::Usage(message) | Self::Refused { message, .. } => message,
+        }
+    }
+
     /// Adds structured details.
     #[must_use]
     pub(super) fn with_details(mut self, more: Value) -> Self {
@@ -45,7 +52,7 @@ impl CliError {
             }
             print::error_line(&json!({"error": error}).to_string());
         } else {
-            print::error_line(&format!("error: {code}: {message}"));
+            print::error(code, message);
             for detail in details.and_then(Value::as_array).into_iter().flatten() {
                 print::error_line(&format!("  {}", detail_line(detail)));
             }

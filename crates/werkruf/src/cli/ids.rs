@@ -6,9 +6,6 @@ use werkruf_contract::Uuid;
 use super::backend::Backend;
 use super::error::CliError;
 
-/// How many characters of an id are shown. Among a million ids, one in 4,000 such ends is not unique.
-const SHORT: usize = 8;
-
 /// The API path of a call, by id, or by a unique beginning or end of it.
 pub(super) fn call_path(typed: &str) -> Result<String, CliError> {
     Ok(format!("/api/tool-calls/{}", normalized(typed)?))
@@ -47,12 +44,6 @@ pub(super) fn among(rows: &[Value], typed: &str) -> Result<String, CliError> {
     }
 }
 
-/// The end of an id, which commands take in place of the id. Ids begin with their time, so ids of one minute begin alike; their end is
-/// random.
-pub(super) fn short(id: &str) -> &str {
-    id.len().checked_sub(SHORT).and_then(|start| id.get(start..)).unwrap_or(id)
-}
-
 /// An id, or a part of one, in lower case, if it has the form of an id.
 fn normalized(typed: &str) -> Result<String, CliError> {
     let id = typed.to_ascii_lowercase();
@@ -85,6 +76,5 @@ mod tests {
         assert_eq!((code.as_str(), details.unwrap()[1]["id"].as_str()), ("ambiguous_id", Some("0197f2c5-0000")));
         assert!(matches!(among(&rows, "0198"), Err(CliError::Refused { code, .. }) if code == "not_found"));
         assert!(matches!(among(&rows, "../x"), Err(CliError::Usage(_))));
-        assert_eq!((short("0197f2c4-77aa-7000-8000-0000000000ab"), short("ä")), ("000000ab", "ä"));
     }
 }

@@ -97,7 +97,7 @@ async fn execute(backend: &Backend, command: Command, body: Option<Value>, json:
             let response = backend.post(&format!("/api/keys/{id}/rotate"), &json!({"overlap_s": overlap})).await?;
             show_new(&response, json)?;
             if !json {
-                print::error_line(&format!("key {id} works until {}", print::field(&response, "replaced_until")));
+                print::error_line(&format!("key {id} works until {}", print::cell(&response, "replaced_until")));
             }
         }
         Command::Revoke { id } => {
@@ -132,7 +132,7 @@ fn list(response: &Value) {
         names.join(",")
     };
     let row = |key: &Value| {
-        let field = |name| print::field(key, name);
+        let field = |name| print::cell(key, name);
         vec![field("id"), field("user_id"), scopes(key), field("name"), field("expires_at"), field("last_used_at"), field("created_at")]
     };
     print::list(print::rows(response, "keys"), "No keys.", &["KEY", "USER", "SCOPES", "NAME", "EXPIRES", "LAST USED", "CREATED"], row);

@@ -99,7 +99,7 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
         }
         Command::Show { collection } => {
             let path = format!("/api/knowledge/collections/{}", encode(&collection));
-            backend.get(&path).await.map(|response| print::json(&response))
+            backend.get(&path).await.map(|response| if as_json { print::json(&response) } else { print::object(&response) })
         }
         Command::Delete { document, collection } => {
             let path = format!("/api/knowledge/documents/{}?collection={}", encode(&document), encode(&collection));

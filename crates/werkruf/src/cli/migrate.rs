@@ -7,13 +7,14 @@ use clap::Args;
 use serde_json::json;
 use werkruf_contract::Clock;
 use werkruf_runtime::RecoveryCloser;
-use werkruf_store::{Act, Audit, Author, HeldWork, PostgresStore, SERVER_CHAIN, SchemaReport, SqliteStore, StoreError};
+use werkruf_store::{Act, Audit, Author, HeldWork, PostgresStore, SERVER_CHAIN, SchemaReport, SqliteStore};
 
 use super::backup::refused;
 use super::error::CliError;
 use super::{Outcome, Session, print};
 use crate::app::{StartError, postgres_options};
 use crate::config::Database;
+use crate::database_file;
 use crate::modules::MODULES;
 
 #[derive(Debug, Args)]
@@ -43,21 +44,22 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
         Database::Sqlite(_) if command.hold => return Err(only_postgres("--hold")),
         Database::Sqlite(file) => {
             let (file, check) = (file.clone(), command.check);
-            let opening = move || -> Result<SchemaReport, StoreError> {
+            let opening = move || -> Result<SchemaReport, StartError> {
+                let opened = |error| database_file::diagnose(&file, error);
                 if !check {
-                    SqliteStore::open(&file, &clock, MODULES)?;
+                    database_file::prepare(&file)?;
+                    SqliteStore::open(&file, &clock, MODULES).map_err(opened)?;
                 }
-                SqliteStore::schema_report(&file, MODULES)
+                SqliteStore::schema_report(&file, MODULES).map_err(opened)
             };
             let opened = tokio::task::spawn_blocking(opening).await;
-            opened
-                .map_err(|error| CliError::refused("internal", format!("the migration did not end: {error}")))?
-                .map_err(StartError::from)?
+            opened.map_err(|error| CliError::refused("internal", format!("the migration did not end: {error}")))??
         }
         Database::Postgres(url) => {
             let options = postgres_options(&config, url);
+            let failed = |error| StartError::of_postgres(&config, error);
             if !command.check {
-                let store = PostgresStore::open(options.clone(), &clock, MODULES).await.map_err(StartError::from)?;
+                let store = PostgresStore::open(options.clone(), &clock, MODULES).await.map_err(failed)?;
                 if command.compat_views {
                     store.add_compat_views().await.map_err(StartError::from)?;
                 }
@@ -70,7 +72,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
                     held = Some(work);
                 }
             }
-            PostgresStore::schema_report(&options, MODULES).await.map_err(StartError::from)?
+            PostgresStore::schema_report(&options, MODULES).await.map_err(failed)?
         }
     };
     print_report(session, &report, held.as_ref());

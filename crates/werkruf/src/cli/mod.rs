@@ -11,6 +11,7 @@ mod chat;
 mod config;
 mod contract;
 mod conversations;
+mod database;
 mod error;
 mod explain;
 #[cfg(feature = "flights")]
@@ -18,6 +19,7 @@ mod flights;
 mod ids;
 mod import;
 mod init;
+mod input;
 mod keys;
 mod knowledge;
 mod migrate;
@@ -27,7 +29,10 @@ mod prices;
 pub(crate) mod print;
 mod retention;
 mod secrets;
+mod session;
+mod status;
 mod tools;
+mod transport;
 mod version;
 mod wire;
 mod workspace;
@@ -41,8 +46,10 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 
 pub use error::CliError;
 
-use crate::config::{Config, Environment, Flags};
+use crate::config::Environment;
 use crate::serve;
+use input::{address, encode, not_utf8, read_input};
+use session::Session;
 
 /// The result of a command.
 type Outcome = Result<ExitCode, CliError>;
@@ -65,17 +72,18 @@ Exit codes: 0 done, 1 refused or not found, 2 usage.";
 #[derive(Debug, Parser)]
 #[command(name = "werkruf", about = ABOUT, after_help = EXAMPLES, disable_version_flag = true, arg_required_else_help = true)]
 struct Cli {
-    #[command(flatten)]
-    globals: Globals,
-    /// Print the version; with --json also the commit
+    /// Print the version and the commit
     #[arg(short = 'V', long)]
     version: bool,
     #[command(subcommand)]
     command: Option<Command>,
+    #[command(flatten)]
+    globals: Globals,
 }
 
-/// Flags every command takes.
+/// Flags every command takes. Help shows them after the command's own.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Global options")]
 struct Globals {
     /// Config file; ./werkruf.toml if it exists
     #[arg(long, global = true, value_name = "FILE")]
@@ -112,6 +120,11 @@ enum Command {
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<String>,
     },
+    /// Show what runs where: server, version, model, database, modules, open work; exit 1 if no server answers
+    #[command(
+        after_help = "Examples:\n  werkruf status\n  werkruf status --server https://chat.example.org --key $WERKRUF_ADMIN_KEY --json"
+    )]
+    Status,
     /// Talk to an assistant: one message, or line by line
     #[command(
         after_help = "Examples:\n  werkruf chat 'Which requests are open?'\n  werkruf chat                                    line by line; Ctrl-D ends\n  \
@@ -209,35 +222,25 @@ enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Write the manual pages of all commands into a folder
+    #[command(after_help = "Examples:\n  werkruf man /usr/local/share/man/man1\n  werkruf man . && man ./werkruf-chat.1")]
+    Man {
+        /// The folder; it must exist
+        folder: PathBuf,
+    },
 }
 
-/// One run of the program: its options and its environment.
-struct Session {
-    globals: Globals,
-    listen: Option<String>,
-    environment: Environment,
-}
-
-impl Session {
-    fn flags(&self) -> Flags {
-        Flags { config: self.globals.config.clone(), listen: self.listen.clone(), database: self.globals.database.clone() }
-    }
-
-    fn config(&self) -> Result<Config, CliError> {
-        Ok(Config::load(&self.flags(), &self.environment)?)
-    }
-
-    /// For commands in which the operator acts, not a user.
-    fn without_user(&self) -> Self {
-        let globals = Globals { user: None, ..self.globals.clone() };
-        Self { globals, listen: None, environment: self.environment.clone() }
-    }
-
-    /// For commands that concern neither a single tenant nor a user.
-    fn without_tenant(&self) -> Self {
-        let mut session = self.without_user();
-        session.globals.tenant = None;
-        session
+impl Command {
+    /// Whether the command writes something that needs no older data.
+    const fn makes_database(&self) -> bool {
+        matches!(
+            self,
+            Self::Import(_)
+                | Self::Workspace(_)
+                | Self::Keys(keys::Command::Create { .. })
+                | Self::Conversations(conversations::Command::Import { .. })
+                | Self::Knowledge(knowledge::Command::Add { .. } | knowledge::Command::Rights(_) | knowledge::Command::Eval(_))
+        )
     }
 }
 
@@ -248,15 +251,20 @@ pub fn main() -> ExitCode {
 
 /// Runs one command.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: Environment) -> ExitCode {
+    print::set_style(&environment);
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let json = arguments.iter().any(|argument| argument == "--json");
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // clap prints help to stdout with exit code 0, and usage errors to stderr with 2.
+            if json && error.use_stderr() {
+                return CliError::Usage(usage_message(&error)).report(json);
+            }
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let json = cli.globals.json;
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return CliError::refused("io", format!("cannot start threads: {error}")).report(json),
@@ -266,19 +274,29 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: Environme
     outcome.unwrap_or_else(|error| error.report(json))
 }
 
+/// What is wrong with the command line, without the usage lines.
+fn usage_message(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+    message.strip_prefix("error: ").unwrap_or(&message).to_owned()
+}
+
 async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
     let Cli { globals, version, command } = cli;
     let json = globals.json;
     if version {
         return Ok(version::print(json));
     }
-    let mut session = Session { globals, listen: None, environment };
+    let makes_database = command.as_ref().is_some_and(Command::makes_database);
+    let mut session = Session::new(globals, environment, makes_database);
     match command {
         None => Err(CliError::Usage("no command given; `werkruf --help` lists the commands".to_owned())),
         Some(Command::Serve { listen }) => {
             session.listen = listen;
-            Ok(serve::serve(session.config()?, json).await?)
+            Ok(serve::serve(session.config_for_server()?, json).await?)
         }
+        Some(Command::Status) => status::run(&session).await,
         Some(Command::Chat(command)) => chat::run(&session, command).await,
         Some(Command::Conversations(command)) => conversations::run(&session, command).await,
         Some(Command::Tools(command)) => tools::run(&session, command).await,
@@ -310,30 +328,12 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
             print::line(String::from_utf8_lossy(&script).trim_end());
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Man { folder }) => {
+            let unusable = |error| CliError::refused("io", format!("cannot write the pages into {}: {error}", folder.display()));
+            clap_mangen::generate_to(Cli::command(), &folder).map_err(unusable)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
-}
-
-/// A base address without a slash at the end; a bare `host:port` is taken as HTTP.
-fn address(text: &str) -> String {
-    let text = text.trim_end_matches('/');
-    if text.contains("://") { text.to_owned() } else { format!("http://{text}") }
-}
-
-/// A file, or stdin for `-`.
-fn read_input(file: &str) -> Result<Vec<u8>, CliError> {
-    use std::io::Read;
-    let read = if file == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-    } else {
-        std::fs::read(file)
-    };
-    read.map_err(|error| CliError::refused("unreadable", format!("cannot read {file}: {error}")))
-}
-
-/// Percent-encodes text for a path or query.
-fn encode(text: &str) -> String {
-    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 #[cfg(test)]

@@ -43,7 +43,9 @@ fn show(response: &Value, dry_run: bool) {
     let rows: Vec<Vec<String>> = KINDS
         .iter()
         .map(|kind| match response[format!("{kind}_before")].as_str() {
-            Some(before) => vec![(*kind).to_owned(), response[*kind].to_string(), before.to_owned()],
+            Some(before) => {
+                vec![(*kind).to_owned(), response[*kind].to_string(), print::local_time(before).unwrap_or_else(|| before.to_owned())]
+            }
             None => vec![(*kind).to_owned(), "-".to_owned(), "never deleted".to_owned()],
         })
         .collect();

@@ -8,7 +8,7 @@ use werkruf_contract::TurnStatus;
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::{Outcome, Session, encode, ids, print, read_input};
+use super::{Outcome, Session, encode, ids, not_utf8, print, read_input};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -64,7 +64,7 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         Command::Call { name, input, conversation } => {
-            let backend = backend.for_user()?;
+            let backend = backend.for_user().await?;
             let output = call(&backend, &name, &input, conversation.as_deref()).await;
             backend.close().await;
             show_output(&output?, json)
@@ -79,7 +79,7 @@ fn list(response: &Value) {
 }
 
 async fn call(backend: &Backend, name: &str, input: &str, conversation: Option<&str>) -> Result<Value, CliError> {
-    let text = if input == "-" { String::from_utf8_lossy(&read_input("-")?).into_owned() } else { input.to_owned() };
+    let text = if input == "-" { String::from_utf8(read_input("-")?).map_err(|_| not_utf8("stdin"))? } else { input.to_owned() };
     let input: Value = serde_json::from_str(&text).map_err(|error| CliError::Usage(format!("--input is not JSON: {error}")))?;
     let mut body = json!({"input": input});
     if let Some(typed) = conversation {
@@ -96,7 +96,11 @@ fn show_output(output: &Value, json: bool) -> Outcome {
     } else if waits {
         let (approval, call) = (ids::text(output, "approval_id")?, ids::text(output, "job_id")?);
         print::line(&format!("The call waits for approval {approval}."));
-        print::line(&format!("Decide: `werkruf approvals approve {0}` or `deny {0}`; the result: `werkruf calls show {1}`", ids::short(approval), ids::short(call)));
+        print::line(&format!(
+            "Decide: `werkruf approvals approve {0}` or `deny {0}`; the result: `werkruf calls show {1}`",
+            print::short_id(approval),
+            print::short_id(call)
+        ));
     } else if ok {
         print::json(&output["data"]);
     } else {

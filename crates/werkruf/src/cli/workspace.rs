@@ -8,7 +8,7 @@ use werkruf_store::import::{ImportFault, ImportRefusal, add_lines, parse_batch};
 
 use super::backend::Backend;
 use super::error::CliError;
-use super::{Outcome, Session, print, read_input};
+use super::{Outcome, Session, not_utf8, print, read_input};
 use crate::modules::MODULES;
 
 #[derive(Debug, Subcommand)]
@@ -24,7 +24,7 @@ pub(super) enum Command {
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
     let Command::Import { file } = command;
-    let text = String::from_utf8(read_input(&file)?).map_err(|_| CliError::refused("unreadable", format!("{file} is not UTF-8")))?;
+    let text = String::from_utf8(read_input(&file)?).map_err(|_| not_utf8(&file))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     // Faults in the file's structure are reported without a server, and the tenant must be known before the request. Only the server knows
     // which modules are on.

@@ -84,6 +84,11 @@ impl Environment {
         self.lookup(variable.0)
     }
 
+    /// The names of all variables that have a value.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name.as_str())
+    }
+
     /// The value of a limit's variable.
     pub(super) fn limit(&self, limit: &str) -> Option<&str> {
         self.lookup(&limit_variable(limit))

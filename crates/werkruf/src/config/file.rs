@@ -3,7 +3,7 @@
 //! A deserializer stops at the first fault. So the fault is recorded, the faulty value is removed from the document, and the
 //! rest is read again, until it has no faults.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use werkruf_runtime::{Assistant, SafetyProfile};
 use werkruf_tools::HttpToolConfig;
 
+use super::suggestion::advice;
 use super::violation::ConfigViolation;
 
 /// At most this many faults are listed; this also bounds how often the document is read again.
@@ -189,31 +190,43 @@ pub(super) struct Document {
     pub path: Option<PathBuf>,
     pub file: File,
     pub places: Places,
+    /// The names of variables that occur in the file.
+    pub variables: HashSet<String>,
 }
 
 impl Document {
     /// No file: every key has its default.
     pub(super) fn absent() -> Self {
-        Self { path: None, file: File::default(), places: Places::default() }
+        Self { path: None, file: File::default(), places: Places::default(), variables: HashSet::new() }
     }
 
     /// Reads the text; faults are added to `violations`, and the faulty values are left out.
     pub(super) fn parse(path: PathBuf, text: &str, violations: &mut Vec<ConfigViolation>) -> Self {
         let (tree, faults) = DeTable::parse_recoverable(text);
         if !faults.is_empty() {
-            violations.extend(faults.iter().map(|fault| {
-                let line = fault.span().map(|span| line_of(text, span.start));
-                ConfigViolation::new("", format!("is not TOML: {}", fault.message())).on_line(line)
-            }));
+            let mut found: Vec<ConfigViolation> = faults
+                .iter()
+                .map(|fault| {
+                    let line = fault.span().map(|span| line_of(text, span.start));
+                    let name = path.display().to_string();
+                    ConfigViolation::new(name, format!("is not TOML: {}", fault.message().replace('\n', ", "))).on_line(line)
+                })
+                .collect();
+            found.sort_by_key(|violation| violation.line);
+            violations.extend(found);
             return Self { path: Some(path), ..Self::absent() };
         }
         let whole = DeValue::Table(tree.get_ref().clone());
         let mut places = Vec::new();
         collect_places(&whole, "", &mut |place, span| places.push((place, span)));
-        let (file, tree) = read_all(tree, &places, text, violations);
+        let mut faults = Vec::new();
+        let (file, tree) = read_all(tree, &places, text, &mut faults);
+        faults.sort_by_key(|fault| fault.line);
+        violations.extend(faults);
         let read = items(tree.get_ref(), &places);
         let lines = places.into_iter().map(|(place, span)| (place, line_of(text, span.start))).collect();
-        Self { path: Some(path), file, places: Places { lines: Arc::new(lines), read: Arc::new(read) } }
+        let places = Places { lines: Arc::new(lines), read: Arc::new(read) };
+        Self { path: Some(path), file, places, variables: variables_in(text) }
     }
 
     /// A violation at this place of the file.
@@ -260,12 +273,16 @@ fn items(table: &DeTable<'_>, places: &[(String, Range<usize>)]) -> HashMap<Stri
     items
 }
 
-/// Serde's message, reworded to follow a path.
+/// Serde's message, reworded to follow a path. It quotes the unknown name first, and then the known ones.
 fn reworded(message: &str) -> String {
-    match message.strip_prefix("unknown field ") {
-        Some(rest) => format!("unknown key {rest}; correct or remove it"),
-        None => message.to_owned(),
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    let (kind, [wrong, known @ ..]) = (message, quoted.as_slice()) else { return message.to_owned() };
+    let what = if kind.starts_with("unknown field") { "key" } else { "value" };
+    if !kind.starts_with("unknown field") && !kind.starts_with("unknown variant") {
+        return message.to_owned();
     }
+    let known_names = if known.is_empty() { "correct or remove it".to_owned() } else { format!("write one of {}", known.join(", ")) };
+    format!("unknown {what} `{wrong}`; {}", advice(wrong, known.iter().copied(), &known_names))
 }
 
 /// The innermost place that contains the span. The place of a value covers the value and its key.
@@ -327,6 +344,11 @@ fn remove_inside(value: &mut DeValue<'_>, at: &Range<usize>) -> bool {
         }
         DeValue::String(_) | DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => false,
     }
+}
+
+/// Every word in the text that may be the name of a variable.
+fn variables_in(text: &str) -> HashSet<String> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| word.contains('_')).map(str::to_owned).collect()
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

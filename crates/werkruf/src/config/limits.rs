@@ -5,6 +5,7 @@ use werkruf_runtime::Limits;
 
 use super::environment::{Environment, limit_variable};
 use super::file::Document;
+use super::suggestion::advice;
 use super::violation::ConfigViolation;
 use crate::listen::Bounds;
 
@@ -127,7 +128,10 @@ fn set(all: &mut AllLimits, name: &str, value: u64) -> Result<(), String> {
         "bytes_in_flight" => *bytes_in_flight = value,
         "connections" => connections.all = connection_count()?,
         "connections_per_address" => connections.per_address = connection_count()?,
-        _ => return Err(format!("there is no such limit; there are {}", names().collect::<Vec<_>>().join(", "))),
+        _ => {
+            let known = format!("there are {}", names().collect::<Vec<_>>().join(", "));
+            return Err(format!("there is no such limit; {}", advice(name, names(), &known)));
+        }
     }
     Ok(())
 }

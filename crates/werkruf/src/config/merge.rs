@@ -16,11 +16,11 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
     AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, implicit, limits, model,
-    postgres, prices, reader, tls, tokens,
+    postgres, prices, reader, tls, tokens, unread,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
-const DEFAULT_DATABASE: &str = "data/werkruf.db";
+pub(crate) const DEFAULT_DATABASE: &str = "data/werkruf.db";
 const ADMIN_KEY_CHARACTERS: usize = 16;
 /// A hundred years.
 const MAX_DAYS: u32 = 36_500;
@@ -101,6 +101,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         safety: document.file.safety.clone(),
         four_eyes: document.file.approvals.four_eyes.unwrap_or(document.path.is_some() || !listen.ip().is_loopback()),
         file: document.path.clone(),
+        warnings: unread::warnings(document, flags, environment),
         places: document.places.clone(),
     };
     check_lists(document, &config, violations);

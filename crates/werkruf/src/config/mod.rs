@@ -17,9 +17,11 @@ mod modules;
 mod postgres;
 mod prices;
 mod reader;
+mod suggestion;
 mod template;
 mod tls;
 mod tokens;
+mod unread;
 mod violation;
 
 use std::collections::HashMap;
@@ -42,10 +44,12 @@ pub use embedding::EmbeddingServer;
 pub(crate) use environment::Variable;
 pub use environment::{Environment, variable_names};
 pub use limits::{Connections, RequestRates};
+pub(crate) use merge::DEFAULT_DATABASE;
 pub use model::{ModelApi, ModelConfig, ModelServer};
 pub use modules::ModulesOn;
 pub use postgres::PostgresConfig;
 pub use reader::ReaderConfig;
+pub(crate) use suggestion::advice;
 pub use template::template;
 pub use tokens::{IssuerKind, TokenIssuer, UnknownRoles};
 pub use violation::ConfigViolation;
@@ -167,6 +171,8 @@ pub struct Config {
     pub clock_offset_s: i64,
     pub flags: Flags,
     pub environment: Environment,
+    /// Variables that were probably meant as settings.
+    pub warnings: Vec<ConfigViolation>,
     pub(crate) places: Places,
 }
 

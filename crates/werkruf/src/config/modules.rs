@@ -16,6 +16,17 @@ impl ModulesOn {
     /// Every module.
     pub const ALL: Self = Self { workspace: true, flights: true, knowledge: true, ask_gpt: true };
 
+    /// The names of the modules that are on.
+    pub(crate) fn names(self) -> Vec<&'static str> {
+        let all = [
+            ("workspace", self.workspace),
+            ("flights", self.flights && cfg!(feature = "flights")),
+            ("knowledge", self.knowledge),
+            ("ask_gpt", self.ask_gpt),
+        ];
+        all.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect()
+    }
+
     /// Whether the module of this name is on.
     pub(crate) fn has(self, name: &str) -> bool {
         match name {

@@ -36,8 +36,9 @@ async fn a_call_is_listed_shown_and_explained() {
     assert!(shown["took_ms"].is_u64() && shown["context"]["tenant_id"].is_string());
     let random = &id[id.len() - 12..];
     assert_eq!(get(&format!("/api/tool-calls/{}", &id[..id.len() - 2])).await["id"], id, "a unique prefix is enough");
-    let wrong = server.as_user(3, Method::GET, &format!("/api/tool-calls/{random}")).send().await.unwrap();
-    assert_eq!(refusal(wrong).await.0, 404);
+    assert_eq!(get(&format!("/api/tool-calls/{random}")).await["id"], id, "and so is a unique end");
+    let wrong = server.as_user(3, Method::GET, "/api/tool-calls/ffffffff").send().await.unwrap();
+    assert_eq!(refusal(wrong).await, (404, "not_found".to_owned()));
 
     let explained = get(&format!("/api/tool-calls/{id}/explain")).await;
     assert_eq!(explained["message"]["content"], "one?");
@@ -46,6 +47,29 @@ async fn a_call_is_listed_shown_and_explained() {
     let key = server.key(Some(4), &["read"]).await;
     let foreign = server.with_key(&key, Method::GET, &format!("/api/tool-calls/{id}")).send().await.unwrap();
     assert_eq!(refusal(foreign).await, (404, "not_found".to_owned()));
+}
+
+#[tokio::test]
+async fn a_part_of_an_id_is_compared_with_what_the_caller_may_see() {
+    let server = TestServer::open().await;
+    let key = server.key(Some(4), &["read", "tools"]).await;
+    let input = json!({"input": {"value": 1}});
+    let mut ids = Vec::new();
+    for request in
+        [server.as_user(3, Method::POST, "/api/tools/test_echo/invoke"), server.with_key(&key, Method::POST, "/api/tools/test_echo/invoke")]
+    {
+        let made = request.json(&input).send().await.unwrap();
+        ids.push(made.headers()["x-tool-call-id"].to_str().unwrap().to_owned());
+    }
+    let common: String = ids[0].chars().zip(ids[1].chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect();
+    let path = format!("/api/tool-calls/{common}");
+    let own = server.with_key(&key, Method::GET, &path).send().await.unwrap();
+    assert_eq!(body(own).await["id"], ids[1].as_str(), "the other call belongs to somebody else");
+    let both = server.operator(Method::GET, &path).send().await.unwrap();
+    assert_eq!(both.status(), 400);
+    let error = body(both).await["error"].take();
+    let named: Vec<&str> = error["details"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
+    assert_eq!((error["code"].as_str(), named), (Some("ambiguous_id"), vec![ids[1].as_str(), ids[0].as_str()]));
 }
 
 #[tokio::test]

@@ -90,11 +90,16 @@ async fn tools_are_shown_with_their_outcome() {
     let lines: Vec<&str> = done.stdout.lines().collect();
     assert_eq!((lines[0], lines[3]), ("I look.", "Done."), "{done:?}");
     let calls = [lines[1], lines[2]];
-    let shown = |start: &str| calls.iter().find(|line| line.starts_with(start) && line.contains(" ms · ")).unwrap_or_else(|| panic!("{done:?}"));
+    let shown =
+        |start: &str| calls.iter().find(|line| line.starts_with(start) && line.contains(" ms · ")).unwrap_or_else(|| panic!("{done:?}"));
     shown("  ✗ test_panic tool_panicked ");
     let id = shown("  ✓ test_echo ").rsplit(' ').next().unwrap();
     assert_eq!(id.len(), 8);
-    assert_eq!(run(&folder, &["explain", id, "--json"]).exits(0).json()["arguments"], json!({"value": "tea"}), "the shown id names the call");
+    assert_eq!(
+        run(&folder, &["explain", id, "--json"]).exits(0).json()["arguments"],
+        json!({"value": "tea"}),
+        "the shown id names the call"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -31,7 +31,9 @@ fn every_violation_is_listed_with_its_place() {
         "colour = 'red'\n[limits]\nsteps = 0\n[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\npermission = 'none'\nparameters = '{}'\n",
     );
     let report = folder.run(&["config", "check", "--json"]).exits(1).json();
-    assert_eq!(violations(&report), [("/colour".to_owned(), 1), ("/limits/steps".to_owned(), 3), ("/tools/0/parameters".to_owned(), 10)]);
+    let at = |path: &str, line| (path.to_owned(), line);
+    let expected = [at("/colour", 1), at("/limits/steps", 3), at("/tools/0/parameters", 10), at("/tools/0/url", 7)];
+    assert_eq!(violations(&report), expected, "every fault of a tool, not only its first");
     folder.file(
         "werkruf.toml",
         "[[tools]]\nname = 'a'\ndescription = 'A.'\nurl = 'nowhere'\neffect = 'read'\npermission = 'none'\nparameters = '{\"type\": \"object\"}'\n\
@@ -62,15 +64,50 @@ fn a_default_of_an_assistant_must_fit_its_tool() {
 }
 
 #[test]
-fn an_unreadable_declaration_does_not_shift_the_places_after_it() {
+fn every_fault_of_every_tool_is_listed_at_once_in_its_own_line() {
     let folder = TestFolder::new();
     folder.file(
         "werkruf.toml",
-        "[[tools]]\nname = 'a'\n\n[[tools]]\nname = 'b'\ndescription = 'B.'\nurl = 'nowhere'\neffect = 'read'\npermission = 'none'\n\
-         parameters = '{\"type\": \"object\"}'\n\n[[assistants]]\nname = 'x'\ntools = ['a']\n",
+        "[[tools]]\nname = 'a'\nkind = 5\n\n[[tools]]\nname = 'bb'\ndescription = 'B.'\nurl = 'nowhere'\nefect = 'read'\npermission = 'none'\n\
+         parameters = '{\"type\": \"object\"}'\n\n[[assistants]]\nname = 'x'\ntools = ['a', 'bbb', 'get_todo']\n[workspace]\n",
     );
-    let report = folder.run(&["config", "check", "--json"]).exits(1).json();
-    assert_eq!(violations(&report), [("/tools/0".to_owned(), 1), ("/tools/1/url".to_owned(), 7)]);
+    let report = folder.run(&["config", "check"]).exits(1).stdout;
+    let expected = "/tools/0/kind (line 3): invalid type: integer `5`, expected a string
+/tools/1/efect (line 9): unknown key `efect`; did you mean `effect`?
+/tools/0/description (line 1): is missing; say in a sentence what the tool does, the model chooses by it
+/tools/0/parameters (line 1): is missing; write a JSON Schema, such as '{\"type\": \"object\", \"properties\": {}}'
+/tools/0/url (line 1): is missing; write a whole address such as http://127.0.0.1:9000/tool
+/tools/0/effect (line 1): is missing; write \"read\" (changes nothing), \"idempotent\" (repeatable with the same Idempotency-Key) or \"once\" (never sent twice)
+/tools/0/permission (line 1): is missing; write \"entity:entity_type:access\", or \"none\" for a tool that every person may call
+/tools/1/url (line 8): relative URL without a base; write a whole address such as http://127.0.0.1:9000/tool
+/tools/1/effect (line 5): is missing; write \"read\" (changes nothing), \"idempotent\" (repeatable with the same Idempotency-Key) or \"once\" (never sent twice)
+/assistants/0/tools/1 (line 15): there is no tool named `bbb`; did you mean `bb`?
+/assistants/0/tools/2 (line 15): there is no tool named `get_todo`; did you mean `get_todos`?
+";
+    assert_eq!(report, expected);
+}
+
+#[test]
+fn variables_that_nothing_reads_are_named() {
+    let folder = TestFolder::new()
+        .with("DATABASE_URL", "postgres://db/other")
+        .with("WERKRUF_DATABSE", "x.db")
+        .with("WERKRUF_TOOL_TOKEN", "geheim")
+        .with("WERKRUF_ZZ", "1");
+    folder.file("werkruf.toml", "[model.headers]\nX-Token = '${WERKRUF_TOOL_TOKEN}'\n");
+    let warnings = "warning: WERKRUF_DATABSE: is set, but this release does not read it; did you mean `WERKRUF_DATABASE`?
+warning: WERKRUF_ZZ: is set, but this release does not read it; docs/configuration.md lists the variables
+warning: DATABASE_URL: is set, but not read; set WERKRUF_DATABASE to the same value to use that database
+";
+    let listed = folder.run(&["calls", "list", "--config", "werkruf.toml"]).exits(1);
+    let missing = "error: database_missing: there is no database data/werkruf.db; `werkruf serve` makes it, or name another with --database (WERKRUF_DATABASE)\n";
+    assert_eq!(listed.stderr, format!("{warnings}{missing}"));
+    assert!(!folder.path().join("data").exists(), "a command that reads makes no database");
+    let report = folder.run(&["config", "check", "--config", "werkruf.toml", "--json"]).exits(0).json();
+    let named: Vec<&str> = report["warnings"].as_array().unwrap().iter().map(|warning| warning["path"].as_str().unwrap()).collect();
+    assert_eq!(named, ["WERKRUF_DATABSE", "WERKRUF_ZZ", "DATABASE_URL"]);
+    let named = folder.run(&["config", "check", "--config", "werkruf.toml", "--database", "y.db", "--json"]).json();
+    assert_eq!(named["warnings"].as_array().unwrap().len(), 2, "the database is named, so DATABASE_URL is another program's");
 }
 
 #[test]

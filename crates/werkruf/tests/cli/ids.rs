@@ -33,7 +33,10 @@ fn a_part_of_an_id_that_fits_several_calls_is_answered_with_the_candidates() {
     assert_eq!(error["details"][0]["name"], "test_echo");
     let text = folder.run(&["calls", "show", &common]).exits(1).stderr;
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "error: ambiguous_id: More than one tool call has an id that begins or ends like this; give more characters of the id.");
+    assert_eq!(
+        lines[0],
+        "error: ambiguous_id: More than one tool call has an id that begins or ends like this; give more characters of the id."
+    );
     assert!(lines[1].starts_with(&format!("  {}  20", calls[0])) && lines[1].ends_with("  test_echo"), "{text}");
     assert_eq!(lines.len(), 3);
 

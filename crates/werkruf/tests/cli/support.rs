@@ -78,9 +78,10 @@ impl TestFolder {
         CommandOutput::of(&self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
 
-    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> CommandOutput {
+    pub fn run_with_input(&self, arguments: &[&str], input: impl AsRef<[u8]>) -> CommandOutput {
         let mut child = self.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        // A command that refuses its input does not read all of it.
+        let _ = child.stdin.take().unwrap().write_all(input.as_ref());
         CommandOutput::of(&child.wait_with_output().unwrap())
     }
 

@@ -9,8 +9,7 @@ use werkruf_contract::ErrorCode;
 
 use super::frames::ServerEvent;
 use super::text;
-use crate::cli::ids::short;
-use crate::cli::print;
+use crate::cli::print::{self, short_id};
 
 pub(super) const LOST: &str = "  … the connection broke; waiting for the server";
 
@@ -62,7 +61,7 @@ impl Screen {
             "tool_started" => self.started(data),
             "tool_finished" => self.finished(data, code),
             "approval_required" => {
-                let (tool, approval) = (self.clean(text(data, "tool")), short(text(data, "approval_id")));
+                let (tool, approval) = (self.clean(text(data, "tool")), short_id(text(data, "approval_id")));
                 let line = format!("  ‖ {tool} waits for approval: werkruf approvals approve {approval}\n");
                 let out = self.finish_text();
                 self.calls.push(text(data, "approval_id").to_owned());
@@ -159,7 +158,7 @@ impl Screen {
         let (tool, status, took) = (self.clean(text(data, "tool")), text(data, "status"), data["took_ms"].as_u64().unwrap_or(0));
         let cached = if data["cache_hit"] == true { " (cached)" } else { "" };
         let job = text(data, "job_id");
-        let id = self.paint("2", &format!("· {}", short(job)));
+        let id = self.paint("2", &format!("· {}", short_id(job)));
         let line = if status == "succeeded" {
             format!("  {} {tool} {took} ms{cached} {id}", self.paint("32", "✓"))
         } else {
@@ -190,7 +189,8 @@ impl Screen {
             }
         }
         out.push_str(&self.finish_text());
-        let line = format!("  {} tokens · {}", data["usage"]["total_tokens"].as_i64().unwrap_or(0), short(text(data, "conversation_id")));
+        let line =
+            format!("  {} tokens · {}", data["usage"]["total_tokens"].as_i64().unwrap_or(0), short_id(text(data, "conversation_id")));
         out.push_str(&self.paint("2", &line));
         out.push('\n');
         self.step = 0;

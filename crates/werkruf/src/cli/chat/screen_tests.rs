@@ -75,7 +75,10 @@ fn a_terminal_rewrites_the_line_of_a_call() {
     let started = written(&mut screen, &[tool("tool_started", "a", ""), tool("tool_started", "b", "")]);
     assert_eq!(started, "  ⚙ find …\n  ⚙ find …\n");
     assert_eq!(written(&mut screen, &[tool("tool_finished", "a", "succeeded")]), "\x1b[2A\r\x1b[2K  ✓ find 12 ms · a\x1b[2B\r");
-    assert_eq!(written(&mut screen, &[tool("tool_finished", "b", "failed")]), "\x1b[1A\r\x1b[2K  ✗ find permission_denied 12 ms · b\x1b[1B\r");
+    assert_eq!(
+        written(&mut screen, &[tool("tool_finished", "b", "failed")]),
+        "\x1b[1A\r\x1b[2K  ✗ find permission_denied 12 ms · b\x1b[1B\r"
+    );
     // Text was written below, so the line of the call can no longer be rewritten.
     let late = [tool("tool_started", "c", ""), token("x", 2), tool("tool_finished", "c", "succeeded")];
     assert_eq!(written(&mut screen, &late), "  ⚙ find …\nx\n  ✓ find 12 ms · c\n");

@@ -11,10 +11,10 @@ use werkruf_contract::{Clock, Deadline, ErrorCode};
 use super::frames::{Frames, ServerEvent};
 use super::screen::{self, OutputMode, Screen};
 use super::text;
-use crate::cli::ids::short;
-use crate::cli::backend::{Backend, ByteStream, StreamError};
+use crate::cli::backend::Backend;
 use crate::cli::error::CliError;
-use crate::cli::print;
+use crate::cli::print::{self, short_id};
+use crate::cli::transport::{ByteStream, StreamError};
 
 /// How long a server may be unreachable.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -189,9 +189,20 @@ impl<'a> Turn<'a> {
         Ok(match event.event.as_str() {
             "final" => Some(End::Answered),
             "error" if self.stopping && ErrorCode::Canceled.is(text(&event.data, "code")) => Some(End::Stopped),
-            "error" => return Err(CliError::refused(text(&event.data, "code"), text(&event.data, "message"))),
+            "error" => return Err(self.failure(&event.data).await),
             _ => None,
         })
+    }
+
+    /// The error of the turn. The operator also learns the cause, which the turn's row has.
+    async fn failure(&self, data: &Value) -> CliError {
+        let message = text(data, "message");
+        let turn = self.backend.get(&format!("/api/turns/{}", text(data, "turn_id"))).await.unwrap_or_default();
+        let message = match turn["error"]["cause"].as_str() {
+            Some(cause) => format!("{message} ({cause})"),
+            None => message.to_owned(),
+        };
+        CliError::refused(text(data, "code"), message)
     }
 
     /// The error code of a failed call; the event itself has only the status.
@@ -255,7 +266,7 @@ impl<'a> Turn<'a> {
             }
         };
         if deadline.passed() {
-            let hint = self.conversation.as_deref().map(|id| format!("; `werkruf conversations show {}` shows the result", short(id)));
+            let hint = self.conversation.as_deref().map(|id| format!("; `werkruf conversations show {}` shows the result", short_id(id)));
             let message = format!("the server did not come back within {} s{}", RECONNECT_TIMEOUT.as_secs(), hint.unwrap_or_default());
             return Err(CliError::refused("connection_lost", message));
         }
