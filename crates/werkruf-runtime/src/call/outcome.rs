@@ -87,6 +87,14 @@ impl Success {
     fn drop_patch(&mut self, message: String) {
         let mut meta: StoredMeta = self.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         list_dropped(&mut meta.routing, vec![json!({"reason": ErrorCode::StateTooLarge.as_str()})]);
+        // Many tools repeat their message in the data.
+        if let Ok(mut data) = serde_json::from_str::<Value>(&self.data)
+            && self.message.is_some()
+            && data["message"].as_str() == self.message.as_deref()
+        {
+            data["message"] = message.as_str().into();
+            self.data = data.to_string();
+        }
         (meta.message, meta.state_patch) = (Some(message.clone()), None);
         (self.message, self.state_patch, self.state_not_stored) = (Some(message), None, true);
         self.meta = meta.to_column();
@@ -117,18 +125,11 @@ impl CallOutcome {
         shared
     }
 
-    /// The outcome of a call whose patch would make the session state too large. A call that only reads has failed, because nothing of it is kept
-    /// as it says. What another call did has happened: it stays succeeded, and says what is missing.
-    pub(crate) fn without_patch(&self, effect: Effect, texts: &Texts) -> Self {
+    /// The outcome of a call whose patch would make the session state too large. It stays succeeded, and says that nothing was kept.
+    pub(crate) fn without_patch(&self, texts: &Texts) -> Self {
         let mut outcome = self.clone();
-        match &mut outcome.result {
-            Ok(_) if effect == Effect::Read => {
-                let message = texts.text("call-state_too_large", &[]);
-                outcome.result = Err(Failure::validation(ErrorCode::StateTooLarge, message));
-                outcome.status = CallStatus::Failed;
-            }
-            Ok(success) => success.drop_patch(texts.text("state-not-stored", &[])),
-            Err(_) => {}
+        if let Ok(success) = &mut outcome.result {
+            success.drop_patch(texts.text("state-not-stored", &[]));
         }
         outcome
     }
@@ -237,7 +238,7 @@ impl CallOutcome {
 /// A result whose state patch was dropped. Otherwise the model would say that it was kept.
 fn with_warning(data: &str) -> String {
     let code = ErrorCode::StateTooLarge.as_str();
-    format!(r#"{{"warning":"{code}: this was carried out, but the session state has no room to keep it","result":{data}}}"#)
+    format!(r#"{{"warning":"{code}: the session state has no room, so nothing of this was kept","result":{data}}}"#)
 }
 
 /// User and model learn that the outcome is unknown; the cause stays readable for the operator.

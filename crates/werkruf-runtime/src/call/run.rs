@@ -154,7 +154,7 @@ impl CallBatch<'_> {
         let max_bytes = self.scope.conversation_id.map_or(usize::MAX, |_| self.scope.limits.state_bytes);
         if patch.as_mut().is_some_and(|changes| !state.merge(changes, max_bytes)) {
             patch = None;
-            outcome = Arc::new(outcome.without_patch(row.effect, &self.scope.texts));
+            outcome = Arc::new(outcome.without_patch(&self.scope.texts));
         }
         finish_call(self.scope, row, slot, &outcome, outcome.call_end(row.id), patch);
         outcome

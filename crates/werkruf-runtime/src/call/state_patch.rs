@@ -88,7 +88,7 @@ mod tests {
     use super::PatchedState;
 
     fn state(value: serde_json::Value) -> State {
-        value.as_object().unwrap().clone()
+        serde_json::from_value(value).unwrap()
     }
 
     #[test]

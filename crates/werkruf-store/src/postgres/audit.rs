@@ -88,10 +88,26 @@ pub async fn record(
     let tenant = [p(&tenant_id)];
     let found = transaction.run(&[Statement { sql: make, params: &tenant }, Statement { sql: &lock, params: &tenant }]).await?;
     let mut head = only(found.last().map_or(&[], Vec::as_slice), audit_head)?;
-    for row in recorder.append(&mut head, author, acts, at) {
+    let rows = recorder.append(&mut head, author, acts, at);
+    if let Some(row) = rows.first().filter(|_| transaction.is_retry())
+        && is_recorded(transaction, row).await?
+    {
+        return Ok(());
+    }
+    for row in rows {
         insert(transaction, &row).await?;
     }
     put_head(transaction, &head).await
+}
+
+/// Whether an earlier attempt, whose answer was lost, has written this entry. Entries of other writes may have come after it.
+async fn is_recorded(transaction: &Transaction, row: &AuditRow) -> Result<bool, Fault> {
+    let sql = "SELECT true FROM audit_entries WHERE tenant_id = $1 AND seq > $2 AND at = $3 AND action = $4 AND subject = $5
+               AND user_id IS NOT DISTINCT FROM $6 AND key_id IS NOT DISTINCT FROM $7 LIMIT 1";
+    let (after, action, subject) = (row.seq - 1000, row.action.as_str(), row.subject.as_str());
+    let user_id = clean_or_null(row.actor.user_id.as_deref());
+    let values = [p(&row.tenant_id), p(&after), p(&row.at), p(&action), p(&subject), p(&user_id), p(&row.actor.key_id)];
+    Ok(!transaction.query(sql, &values).await?.is_empty())
 }
 
 async fn insert(transaction: &Transaction, row: &AuditRow) -> Result<(), Fault> {

@@ -13,7 +13,9 @@ use super::proxy::{Cut, Proxy};
 use super::{PostgresOptions, PostgresStore};
 use crate::story::{Running, World};
 use crate::testbed::fresh_database;
-use crate::{Approvals, ConversationRef, DecisionOutcome, NewApproval, NewEvent, Opened, Records, StoreError, TurnChange, Turns};
+use crate::{
+    Act, Approvals, Audit, Author, ConversationRef, DecisionOutcome, NewApproval, NewEvent, Opened, Records, StoreError, TurnChange, Turns,
+};
 
 type Process = World<PostgresStore>;
 
@@ -144,6 +146,22 @@ async fn a_decision_whose_answer_was_lost_counts_once() {
         let decided = cut(&proxy, at, decide()).await;
         assert!(matches!(decided, Some(DecisionOutcome::Decided(_))), "{at:?}: {decided:?}");
         assert!(matches!(decide().await.unwrap(), Some(DecisionOutcome::AlreadyDecided(_))), "a second decision finds the first");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_act_whose_answer_was_lost_is_recorded_once() {
+    for at in [Cut::Before, Cut::After] {
+        let (world, proxy) = behind_proxy(2).await;
+        let record = |subject: &str| world.store.record(world.tenant, Author::server(), Act::new("config.reload", subject), world.now);
+        cut(&proxy, at, record("one")).await;
+        // Not an attempt of the same write.
+        record("one").await.unwrap();
+        cut(&proxy, at, record("two")).await;
+        let entries = world.store.audit_entries(world.tenant, 0, 10).await.unwrap();
+        let subjects: Vec<_> = entries.iter().map(|entry| (entry.seq, entry.subject.as_str())).collect();
+        assert_eq!(subjects, [(1, "one"), (2, "one"), (3, "two")], "{at:?}");
+        assert_eq!(world.store.audit_head(world.tenant).await.unwrap().map(|head| (head.seq, head.count)), Some((3, 3)));
     }
 }
 

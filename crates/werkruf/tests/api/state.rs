@@ -38,7 +38,7 @@ async fn many_patches_at_once_do_not_exceed_the_size_together() {
 }
 
 #[tokio::test]
-async fn a_read_call_whose_patch_does_not_fit_fails() {
+async fn a_tools_patch_that_makes_the_state_too_large_is_dropped_and_the_answer_says_so() {
     let server = TestServer::open_with("[limits]\nstate_bytes = 300\n").await;
     let id = server.conversation(CLARA).await;
     let remember = async |content: String| {
@@ -52,24 +52,23 @@ async fn a_read_call_whose_patch_does_not_fit_fails() {
     assert_eq!((&first["status"], &first["meta"]["routing"].get("state_patch_dropped")), (&json!("ok"), &None));
     let before = state().await;
     let large = remember(format!("word {}", "x".repeat(250))).await;
-    assert_eq!(
-        (&large["status"], &large["error"]["type"], &large["error"]["code"]),
-        (&json!("error"), &json!("VALIDATION"), &json!("state_too_large"))
-    );
-    assert!(!large.to_string().contains("xxxx\"}"), "nothing says that it was noted: {large}");
+    assert_eq!(large["status"], "ok", "{large}");
+    assert_eq!(large["meta"]["routing"], json!({"state_patch_dropped": [{"reason": "state_too_large"}]}));
+    let message = large["data"]["message"].as_str().unwrap();
+    assert!(message.contains("nichts behalten"), "{message}");
     assert_eq!(state().await, before);
-    // A copy of the call gets the same outcome.
+    // Also a copy of the call, whose answer is the person's.
     let note = call("remember", json!({"content": format!("word {}", "y".repeat(250))}));
-    server.model.script(vec![Reply::calls(vec![note.clone(), note]), Reply::text("It did not work.")]);
-    let answer = body(server.chat(CLARA, json!({"message": "Note it.", "conversation_id": id})).await).await;
+    server.model.script(vec![Reply::calls(vec![note.clone(), note])]);
+    let answer = body(server.chat(CLARA, json!({"message": "Merk dir das.", "conversation_id": id})).await).await;
     let results = answer["tool_results"].as_array().unwrap();
-    let outcomes: Vec<_> = results.iter().map(|call| (call["status"].as_str(), call["error"]["code"].as_str())).collect();
-    assert_eq!(outcomes, [(Some("failed"), Some("state_too_large")); 2], "{answer}");
+    assert!(results.len() == 2 && results.iter().all(|call| call["data"]["message"] == message), "{answer}");
+    assert!(!answer["message"]["content"].as_str().unwrap().contains("yyy"), "{answer}");
     assert_eq!(state().await, before);
 }
 
 #[tokio::test]
-async fn a_call_with_an_effect_stays_succeeded_and_says_that_nothing_was_kept() {
+async fn the_model_learns_that_nothing_was_kept() {
     let booked = json!({"booked": 7, "message": "Booked and noted.", "state_patch": {"booking": "x".repeat(400)}});
     let service = Service::start(&[("book", booked)]).await;
     let server = TestServer::open_with(&format!("[limits]\nstate_bytes = 300\n{}", service.tool("book", "idempotent", ""))).await;
