@@ -245,9 +245,11 @@ impl Tables {
                     && other.effect != Effect::Read
                     && other.finished_at.is_some_and(|end| end >= call.created_at)
             });
-        let turn = self.turns.get(&call.turn_id).map(|turn| turn.finished_at.unwrap_or(turn.updated_at));
-        let known_at = turn.or(call.finished_at).unwrap_or(call.created_at);
-        let message_since = call.conversation_id.is_some_and(|id| self.message_since(id, known_at));
+        let known_at = match self.turns.get(&call.turn_id) {
+            Some(turn) => turn.finished_at.or((turn.status == TurnStatus::AwaitingApproval).then_some(turn.updated_at)),
+            None => call.finished_at,
+        };
+        let message_since = call.conversation_id.zip(known_at).is_some_and(|(id, known_at)| self.message_since(id, known_at));
         Some(Reusable { call: (**call).clone(), stale, message_since })
     }
 }

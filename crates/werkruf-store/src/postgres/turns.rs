@@ -181,7 +181,7 @@ fn reusable_sql() -> String {
            OR coalesce((SELECT messages.created_at > found.known_at FROM messages WHERE messages.tenant_id = $1
              AND messages.conversation_id = found.conversation_id AND messages.seq IS NOT NULL AND messages.role = 'user'
              ORDER BY messages.seq DESC LIMIT 1), false)
-         FROM (SELECT *, coalesce((SELECT coalesce(turns.finished_at, turns.updated_at) FROM turns
+         FROM (SELECT *, coalesce((SELECT coalesce(turns.finished_at, CASE turns.status WHEN 'awaiting_approval' THEN turns.updated_at ELSE 'infinity' END) FROM turns
              WHERE turns.tenant_id = $1 AND turns.id = tool_calls.turn_id), finished_at, created_at) AS known_at
            FROM tool_calls WHERE tenant_id = $1 AND dedupe_key = $2 AND conversation_id IS NOT DISTINCT FROM $3
            AND ((status = 'succeeded' AND dedupe_of IS NULL) OR error_code = 'outcome_unknown'

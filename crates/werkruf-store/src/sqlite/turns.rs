@@ -5,7 +5,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::{State, Usage, Uuid};
 
 use super::row::{self, all, first};
-use super::text::{Id, Stamp, id_or_null};
+use super::text::{Id, Stamp, id_or_null, stamp_or_null};
 use super::{SqliteStore, takeover, turn_open, turn_write, waiting};
 use crate::{
     CallRow, Fence, InboxEntry, MessageRow, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnCancellation, TurnRow,
@@ -120,8 +120,9 @@ const SINCE: &str = "SELECT
       OR coalesce((SELECT created_at > ?5 FROM messages WHERE conversation_id = ?2 AND seq IS NOT NULL AND role = 'user'
                      AND tenant_id = ?1 ORDER BY seq DESC LIMIT 1), 0)";
 
-/// When the user could know the outcome of a call: at the end of its turn, or when the turn stopped for an approval.
-const KNOWN_AT: &str = "SELECT coalesce(finished_at, updated_at) FROM turns WHERE tenant_id = ?1 AND id = ?2";
+/// When the user could know the outcome of a call: at the end of its turn, or when the turn stopped for an approval. NULL while the turn runs.
+const KNOWN_AT: &str = "SELECT coalesce(finished_at, CASE status WHEN 'awaiting_approval' THEN updated_at END) FROM turns
+    WHERE tenant_id = ?1 AND id = ?2";
 
 /// The plus sign keeps the planner off the index on `seq`: the rows are clustered, and sorting them is cheaper than fetching each by index.
 fn history_sql() -> String {
@@ -163,10 +164,11 @@ fn reusable(c: &Connection, tenant_id: Uuid, conversation_id: Option<Uuid>, dedu
 fn since(c: &Connection, tenant: &Id, call: &CallRow) -> Result<(bool, bool), StoreError> {
     let Some(conversation) = id_or_null(call.conversation_id) else { return Ok((false, false)) };
     let mut statement = c.prepare_cached(KNOWN_AT)?;
-    let known_at = first(&mut statement, params![tenant, Id::from(call.turn_id)], |columns| columns.time())?;
-    let known_at = known_at.or(call.finished_at).unwrap_or(call.created_at);
+    let of_turn = first(&mut statement, params![tenant, Id::from(call.turn_id)], |columns| columns.time_or_null())?;
+    // No message is younger than NULL.
+    let known_at = of_turn.unwrap_or(call.finished_at);
     let mut statement = c.prepare_cached(SINCE)?;
-    let values = params![tenant, conversation, Stamp::from(call.created_at), Id::from(call.id), Stamp::from(known_at)];
+    let values = params![tenant, conversation, Stamp::from(call.created_at), Id::from(call.id), stamp_or_null(known_at)];
     Ok(first(&mut statement, values, |columns| Ok((columns.flag()?, columns.flag()?)))?.unwrap_or((false, false)))
 }
 
