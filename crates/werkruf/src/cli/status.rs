@@ -108,7 +108,10 @@ fn show(report: &Value) {
     line("Command", &format!("{} ({})", text(report, "version"), text(report, "commit")));
     let server = &report["server"];
     if server.is_null() {
-        line("Server", "none runs on this database; `werkruf serve` starts one");
+        // Only a SQLite file has a note that names its server.
+        let shared = print::field(&report["database"], "name").starts_with("postgres://");
+        let unknown = "not named; --server asks one of the servers of this database";
+        line("Server", if shared { unknown } else { "none runs on this database; `werkruf serve` starts one" });
         line("Model", &text(report, "model"));
         show_database(&report["database"], &line);
         line("Modules", &names(&report["modules"]));

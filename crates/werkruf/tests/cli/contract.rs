@@ -23,7 +23,7 @@ fn with(field: &str, value: Value) -> Value {
 
 /// The exit code, and the paths of the violations.
 fn check(folder: &TestFolder, name: &str, value: &Value) -> (i32, Vec<String>) {
-    let done = folder.run_with_input(&["contract", "check", name, "-", "--json"], &value.to_string());
+    let done = folder.run_with_input(&["contract", "check", name, "-", "--json"], value.to_string());
     let verdict = done.json();
     assert_eq!(verdict["valid"], done.code == 0, "{done:?}");
     let paths = verdict["violations"].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap().to_owned()).collect();

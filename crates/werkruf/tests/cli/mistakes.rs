@@ -27,6 +27,7 @@ struct Mistake {
 }
 
 /// Answers every request with this head and body, for as long as the test runs.
+#[expect(clippy::disallowed_methods, reason = "the other end of a connection needs a thread of its own")]
 fn canned(head: &'static str, body: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
