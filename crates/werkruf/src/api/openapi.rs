@@ -40,6 +40,12 @@ fn write() -> String {
     }
     events(&mut schemas);
     schemas.insert("Error".to_owned(), error());
+    schemas.insert("ErrorCode".to_owned(), error_code());
+    for (schema, place) in [("ErrorEvent", "/properties/code"), ("ToolErrorDetail", "/properties/code")] {
+        if let Some(code) = schemas.get_mut(schema).and_then(|schema| schema.pointer_mut(place)) {
+            *code = error_code_reference();
+        }
+    }
     schemas.sort_keys();
     document["components"]["schemas"] = Value::Object(schemas);
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
@@ -94,6 +100,23 @@ fn rewrite_references(value: &mut Value) {
     }
 }
 
+/// The list of error codes for people, which is also the list in the document.
+const ERROR_PAGES: &str = include_str!("../../../../docs/errors/README.md");
+
+/// Every code of the server. Tools of the operator may have others.
+fn error_code() -> Value {
+    let mut codes: Vec<&str> = ERROR_PAGES.lines().filter_map(|line| line.strip_prefix("| [")?.split(']').next()).collect();
+    codes.sort_unstable();
+    json!({
+        "description": "A stable code for programs. Each listed code has a page in docs/errors; tools of the operator may have others.",
+        "anyOf": [{"type": "string", "enum": codes}, {"type": "string"}],
+    })
+}
+
+fn error_code_reference() -> Value {
+    json!({"$ref": "#/components/schemas/ErrorCode"})
+}
+
 fn error() -> Value {
     json!({
         "type": "object",
@@ -104,7 +127,7 @@ fn error() -> Value {
             "required": ["type", "code", "message", "request_id"],
             "properties": {
                 "type": {"$ref": "#/components/schemas/ToolErrorType"},
-                "code": {"type": "string"},
+                "code": error_code_reference(),
                 "message": {"type": "string"},
                 "retry_after_ms": {"type": "integer"},
                 "request_id": {"type": "string"},

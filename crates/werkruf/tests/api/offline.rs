@@ -34,7 +34,7 @@ async fn short_answers_complete_a_flight_search_in_the_language_of_the_conversat
     };
     let second = say(&server, 1, &mut chat, "von Frankfurt").await;
     assert_eq!(second["tool_result"]["missing"], json!(["depart_date", "cabin"]), "{second}");
-    let third = say(&server, 1, &mut chat, &format!("{day}")).await;
+    let third = say(&server, 1, &mut chat, &day).await;
     assert_eq!(third["tool_result"]["missing"], json!(["cabin"]), "{third}");
     german(&third, "Klasse");
     let last = say(&server, 1, &mut chat, "Business").await;

@@ -1,12 +1,13 @@
 //! Every error code has a page in docs/errors that says what to do.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use crate::sources::{product_sources, root};
 
 /// Functions with an error code among their arguments. Other arguments may come first.
-const WITH_CODE: [&str; 8] = [
+const WITH_CODE: [&str; 10] = [
     "Failure::validation(",
     "Failure::fatal(",
     "Failure::upstream(",
@@ -14,10 +15,16 @@ const WITH_CODE: [&str; 8] = [
     "ApiError::new(",
     "ApiError::conflict(",
     "ApiError::forbidden(",
+    "Self::conflict(",
+    "Self::forbidden(",
     "CliError::refused(",
 ];
-/// A field with an error code.
-const CODE_FIELD: &str = "code: \"";
+/// Paths whose next argument, or next part of a tuple, is often an error code.
+const BEFORE_CODE: [&str; 2] = ["StatusCode::", "ToolErrorType::"];
+/// Functions of one file that take the texts of the user and then a code.
+const REFUSALS: &str = "refused(texts, \"";
+/// Fields with an error code: in a struct, in a log line, in JSON.
+const CODE_FIELDS: [&str; 5] = ["code: \"", "code: Some(\"", "code = \"", "\\\"code\\\":\\\"", "\\\"code\\\": \\\""];
 /// The method of an error type that returns its code.
 const CODE_METHOD: &str = "fn code(&self)";
 /// What ends a method of an `impl` block.
@@ -28,10 +35,14 @@ const SHORTEST: usize = 4;
 /// The error codes that a source contains.
 fn codes(text: &str) -> Vec<String> {
     let arguments = WITH_CODE.iter().flat_map(|function| text.split(function).skip(1)).filter_map(first_name);
-    let fields = text.split(CODE_FIELD).skip(1).filter_map(quoted_name).filter(|code| code.len() >= SHORTEST);
+    let after_path = BEFORE_CODE.iter().flat_map(|path| text.split(path).skip(1)).filter_map(next_name);
+    let refusals = text.split(REFUSALS).skip(1).filter_map(quoted_name);
+    let fields = CODE_FIELDS.iter().flat_map(|field| text.split(field).skip(1)).filter_map(quoted_name);
+    let fields = fields.filter(|code| code.len() >= SHORTEST);
     let methods = text.split(CODE_METHOD).skip(1).filter_map(|rest| rest.split(METHOD_END).next());
     let arms = methods.flat_map(|method| method.split("=> \"").skip(1)).filter_map(quoted_name);
-    arguments.chain(fields).chain(arms).collect()
+    let all: BTreeSet<String> = arguments.chain(after_path).chain(refusals).chain(fields).chain(arms).chain(constants(text)).collect();
+    all.into_iter().collect()
 }
 
 /// The first text in quotation marks, if only plain names such as `StatusCode::NOT_FOUND` stand before it.
@@ -40,9 +51,27 @@ fn first_name(rest: &str) -> Option<String> {
     quoted_name(rest.trim_start_matches(plain).strip_prefix('"')?)
 }
 
+/// The text in quotation marks directly after `NOT_FOUND,`.
+fn next_name(rest: &str) -> Option<String> {
+    let (constant, after) = rest.split_once(',')?;
+    let is_path = constant.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    quoted_name(after.trim_start().strip_prefix('"').filter(|_| is_path)?)
+}
+
+/// The values of constants whose comment says that they are codes.
+fn constants(text: &str) -> impl Iterator<Item = String> {
+    let lines = text.lines().zip(text.lines().skip(1));
+    lines
+        .filter(|(comment, line)| comment.trim_start().starts_with("//") && comment.contains("code") && line.contains("const "))
+        .filter_map(|(_, line)| {
+            let (_, value) = line.split_once("str = \"")?;
+            quoted_name(value)
+        })
+}
+
 /// The name before the next quotation mark.
 fn quoted_name(rest: &str) -> Option<String> {
-    let (name, _) = rest.split_once('"')?;
+    let (name, _) = rest.split_once(['"', '\\'])?;
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     is_name.then(|| name.to_owned())
 }
@@ -81,5 +110,29 @@ fn codes_are_found_in_arguments_and_in_match_arms() {
     assert_eq!(codes("ApiError::new(\n    StatusCode::NOT_FOUND,\n    \"not_found\",\n    \"No.\")"), ["not_found"]);
     assert_eq!(codes("ApiError::new(status, code, format!(\"text\"))"), Vec::<String>::new());
     assert_eq!(codes("code: \"timeout\".to_owned()"), ["timeout"]);
+    assert_eq!(codes("Self::new(StatusCode::CONFLICT, \"turn_running\", \"x\")"), ["turn_running"]);
+    assert_eq!(codes("(ToolErrorType::Upstream, \"quota\")"), ["quota"]);
+    assert_eq!(codes("Err(refused(texts, \"date_in_past\", &[]))"), ["date_in_past"]);
+    assert_eq!(codes("warn!(code = \"plain_http\")"), ["plain_http"]);
+    assert_eq!(codes(r#"b"{\"error\":{\"code\":\"https_required\"}}""#), ["https_required"]);
+    assert_eq!(codes("/// The code of a lock.\nconst IN_USE: &'static str = \"in_use\";"), ["in_use"]);
+    assert_eq!(codes("const FIELD: &str = \"pending\";"), Vec::<String>::new());
     assert_eq!(codes("Language { code: \"de\" }"), Vec::<String>::new());
+}
+
+#[test]
+fn every_page_belongs_to_a_code_and_every_code_is_in_the_openapi_document() {
+    let table = fs::read_to_string(root().join("docs/errors/README.md")).unwrap();
+    let mut listed: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| [")?.split(']').next()).collect();
+    listed.sort_unstable();
+    let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(root().join("docs/openapi.json")).unwrap()).unwrap();
+    let in_document = &document["components"]["schemas"]["ErrorCode"]["anyOf"][0]["enum"];
+    assert_eq!(*in_document, serde_json::json!(listed), "run the test api_openapi with UPDATE_SNAPSHOTS=1");
+    let mut used: Vec<String> = Vec::new();
+    for file in product_sources() {
+        used.extend(codes(&file.text));
+        used.extend(file.text.split(CODE_ENUM.1).skip(1).filter_map(quoted_name).filter(|_| file.path == Path::new(CODE_ENUM.0)));
+    }
+    let unused: Vec<&&str> = listed.iter().filter(|code| !used.iter().any(|used| used == *code)).collect();
+    assert_eq!(unused, Vec::<&&str>::new(), "no source has these codes, or this test does not find them");
 }

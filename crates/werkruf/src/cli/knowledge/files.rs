@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(names, ["b/a.txt", "d.pdf", "z.md"]);
         let binary = folder.path().join("c.bin");
         let reason = format!("{}: only text, Markdown, HTML, PDF, DOCX, XLSX and CSV are read", binary.display());
-        assert_eq!(found.skipped, [reason.clone()], "hidden files are no documents");
+        assert_eq!(found.skipped, std::slice::from_ref(&reason), "hidden files are no documents");
         let unknown = find(&[binary]).unwrap();
         assert_eq!((unknown.files.len(), unknown.skipped), (0, vec![reason]));
         let reader = Reader::new(&ReaderConfig { program: Some(PathBuf::from("/no/such/program")), sandbox: true });
