@@ -56,8 +56,8 @@ pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, InboxEntry, JsonText, MessageRow, NewCall, Reusable, RowCounts, Summary,
-    TenantRow, TokenRoles, TurnRow, UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, InboxEntry, JsonText, MessageRow, NewCall, Reusable, RowCounts,
+    Summary, TenantRow, TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
 pub use secret_keys::{SecretKey, SecretKeys};

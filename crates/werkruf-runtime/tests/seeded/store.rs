@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
     AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, InboxEntry, KeyDigest, KeyRow,
-    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, RowCounts, StoreError, StoreFuture,
-    Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
+    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, RowCounts, StoreError,
+    StoreFuture, Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
 };
 
 use crate::mutant::Mutant;

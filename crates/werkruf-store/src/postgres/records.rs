@@ -10,6 +10,7 @@ use super::flush::{DbRole, Param};
 use super::param::p;
 use super::row::{self, Columns, all, all_within, first};
 use super::text::clean;
+use crate::rows::NEWEST_BY_END;
 use crate::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, RowCounts, StoreError,
     StoreFuture, TurnRow,
@@ -178,7 +179,9 @@ impl PostgresStore {
         }
         let (from, to) = id_range(&text).unwrap_or((Uuid::max(), Uuid::nil()));
         let sql = format!(
-            "SELECT id FROM {table} WHERE tenant_id = $1 AND (id BETWEEN $2 AND $3 OR right(id::text, length($4)) = $4)
+            "SELECT id FROM (SELECT id FROM {table} WHERE tenant_id = $1 AND id BETWEEN $2 AND $3
+               UNION SELECT id FROM (SELECT id FROM {table} WHERE tenant_id = $1 ORDER BY id DESC LIMIT {NEWEST_BY_END}) AS newest
+               WHERE right(id::text, length($4)) = $4) AS found
              ORDER BY id DESC LIMIT $5"
         );
         let (text, limit) = (text.as_str(), i64::from(limit));

@@ -7,6 +7,7 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::row::{self, all, all_within, first};
 use super::text::{Id, id_or_null};
+use crate::rows::NEWEST_BY_END;
 use crate::{
     AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, RowCounts, StoreError,
     StoreFuture, TurnRow,
@@ -106,7 +107,7 @@ impl Records for SqliteStore {
     }
 
     fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>> {
-        Box::pin(self.readers.look_up(move |c| ids_like(c, of.table(), tenant_id, text, limit)))
+        Box::pin(self.readers.list(move |c| ids_like(c, of.table(), tenant_id, text, limit)))
     }
 
     fn row_counts(&self, first_recent: Uuid) -> StoreFuture<'_, RowCounts> {
@@ -299,7 +300,9 @@ fn ids_like(c: &Connection, table: &str, tenant_id: Uuid, mut text: String, limi
         return Ok(Vec::new());
     }
     let mut statement = c.prepare_cached(&format!(
-        "SELECT id FROM {table} WHERE tenant_id = ?1 AND ((id >= ?2 AND id < ?3) OR substr(id, -length(?2)) = ?2) ORDER BY id DESC LIMIT ?4"
+        "SELECT id FROM (SELECT id FROM {table} WHERE tenant_id = ?1 AND id >= ?2 AND id < ?3
+           UNION SELECT id FROM (SELECT id FROM {table} WHERE tenant_id = ?1 ORDER BY id DESC LIMIT {NEWEST_BY_END}) WHERE substr(id, -length(?2)) = ?2)
+         ORDER BY id DESC LIMIT ?4"
     ))?;
     // No id has a character after f.
     let end = format!("{text}g");

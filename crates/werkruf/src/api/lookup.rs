@@ -17,7 +17,7 @@ const BATCH_ROWS: u32 = 1000;
 /// The length of the shortest part of an id.
 const MIN_PART: usize = 4;
 /// At most this many ids are compared and named where a part of an id fits several.
-const MAX_CANDIDATES: u32 = 20;
+const MAX_CANDIDATES: u32 = 100;
 
 /// A conversation by id, or by a beginning or end that only its id has.
 pub(crate) async fn conversation(api: &ApiState, identity: &Identity, id: &str) -> Result<ConversationRow, ApiError> {
@@ -95,10 +95,10 @@ impl Meant {
     /// The only one of the rows that the caller may see; otherwise the error says which ones the text fits.
     fn only<T>(&self, mut rows: Vec<T>, what: &str, candidate: impl Fn(&T) -> Value) -> Result<T, ApiError> {
         match rows.pop() {
-            None if !self.more => Err(ApiError::not_found(what)),
+            None => Err(ApiError::not_found(what)),
             Some(row) if rows.is_empty() && !self.more => Ok(row),
-            last => {
-                rows.extend(last);
+            Some(last) => {
+                rows.push(last);
                 let message = format!("More than one {what} has an id that begins or ends like this; give more characters of the id.");
                 let candidates = rows.iter().map(candidate).collect();
                 Err(ApiError::new(StatusCode::BAD_REQUEST, "ambiguous_id", message).details(candidates))

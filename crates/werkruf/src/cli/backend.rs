@@ -163,7 +163,7 @@ impl Backend {
             return Ok(self);
         }
         // A misspelt tenant is the likelier mistake.
-        let missing = CliError::Usage(format!("tenant {tenant} has several users; say for which one with --user"));
+        let missing = CliError::Usage(format!("say for which user of tenant {tenant} with --user"));
         let known = self.get("/api/tools").await;
         self.close().await;
         Err(known.err().unwrap_or(missing))
@@ -171,6 +171,11 @@ impl Backend {
 
     pub(super) async fn get(&self, path: &str) -> Result<Value, CliError> {
         self.send(Method::GET, path, None).await
+    }
+
+    /// The answer of `/readyz`. A server that is not ready says why with status 503.
+    pub(super) async fn readiness(&self) -> Result<Value, CliError> {
+        self.answer(Method::GET, "/readyz", None).await.map(|(_, response)| response)
     }
 
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Value, CliError> {
@@ -231,19 +236,24 @@ impl Backend {
     }
 
     async fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CliError> {
+        let (status, response) = self.answer(method, path, body).await?;
+        if (200..300).contains(&status) { Ok(response) } else { Err(refusal(status, &response)) }
+    }
+
+    /// Status and body of a response of this program.
+    async fn answer(&self, method: Method, path: &str, body: Option<&Value>) -> Result<(u16, Value), CliError> {
         let request = self.request(method, body)?;
         let text = body.map(Value::to_string).unwrap_or_default();
-        let (status, response) = match &self.transport {
+        match &self.transport {
             Transport::Remote { client, base } => {
                 let request = request.uri(format!("{base}{path}")).body(text).map_err(|error| unusable(&error))?;
-                over_socket(client, base, request).await?
+                over_socket(client, base, request).await
             }
             Transport::Local { router, .. } => {
                 let request = request.uri(path).body(Body::from(text)).map_err(|error| unusable(&error))?;
-                in_process(router.clone(), request).await?
+                in_process(router.clone(), request).await
             }
-        };
-        if (200..300).contains(&status) { Ok(response) } else { Err(refusal(status, &response)) }
+        }
     }
 
     fn headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, CliError> {

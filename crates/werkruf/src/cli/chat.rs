@@ -45,6 +45,9 @@ pub(super) struct Command {
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
+    if command.message.as_deref().is_some_and(|message| message.trim().is_empty()) {
+        return Err(CliError::Usage("the message is empty; write it in quotes, or leave it out to write line by line".to_owned()));
+    }
     let interrupts =
         signal(SignalKind::interrupt()).map_err(|error| CliError::refused("io", format!("cannot listen for Ctrl-C: {error}")))?;
     let backend = Backend::open_with_model(session).await?.for_user().await?;
@@ -139,9 +142,6 @@ impl Dialogue {
     }
 
     async fn send_once(&mut self, message: &str) -> Result<Exit, CliError> {
-        if message.trim().is_empty() {
-            return Err(CliError::Usage("the message is empty; write it in quotes, or leave it out to write line by line".to_owned()));
-        }
         Ok(match self.send(message).await? {
             End::Answered | End::Waits => Exit::Done,
             End::Stopped => Exit::Stopped,
@@ -155,7 +155,7 @@ impl Dialogue {
             let message = format!(
                 "the message has {size} bytes, and a server takes {limit}; `werkruf knowledge add FILE` makes long texts searchable"
             );
-            return Err(CliError::refused("body_too_large", message));
+            return Err(CliError::refused("invalid_request", message));
         }
         let mut body = json!({"message": message});
         for (field, value) in [("conversation_id", &self.conversation), ("assistant", &self.assistant)] {

@@ -52,7 +52,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
         let file = config.file.as_ref().map_or_else(|| "no config file".to_owned(), |file| file.display().to_string());
         print::line(&format!("valid ({file}); model: {}", provider::describe(&config.model)));
         if let Some(live) = live {
-            print::line(&format!("live: {}", print::field(&live, "text")));
+            print::line(&format!("live: {}", print::harmless(&print::field(&live, "text"))));
         }
     }
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -62,6 +62,10 @@ impl CliError {
 }
 
 fn detail_line(detail: &Value) -> String {
+    print::harmless(&detail_text(detail))
+}
+
+fn detail_text(detail: &Value) -> String {
     let text = |field: &str| detail.get(field).and_then(Value::as_str);
     match (text("path"), text("message"), detail.get("line").and_then(Value::as_u64)) {
         (Some(path), Some(message), Some(line)) => format!("{path} (line {line}): {message}"),
@@ -69,7 +73,7 @@ fn detail_line(detail: &Value) -> String {
         // One of several objects that an ambiguous id may mean.
         _ if text("id").is_some() => {
             let fields = [text("id"), text("created_at"), text("name")];
-            fields.into_iter().flatten().map(print::harmless).collect::<Vec<_>>().join("  ")
+            fields.into_iter().flatten().collect::<Vec<_>>().join("  ")
         }
         _ => detail.to_string(),
     }

@@ -6,6 +6,9 @@ use werkruf_contract::Uuid;
 use super::backend::Backend;
 use super::error::CliError;
 
+/// Fewer characters of an id name nothing: they fit by chance.
+const MIN_PART: usize = 4;
+
 /// The API path of a call, by id, or by a unique beginning or end of it.
 pub(super) fn call_path(typed: &str) -> Result<String, CliError> {
     Ok(format!("/api/tool-calls/{}", normalized(typed)?))
@@ -47,11 +50,13 @@ pub(super) fn among(rows: &[Value], typed: &str) -> Result<String, CliError> {
 /// An id, or a part of one, in lower case, if it has the form of an id.
 fn normalized(typed: &str) -> Result<String, CliError> {
     let id = typed.to_ascii_lowercase();
-    let fits = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    let fits = id.len() >= MIN_PART && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     if fits || Uuid::parse_str(&id).is_ok() {
         Ok(id)
     } else {
-        Err(CliError::Usage(format!("`{typed}` is neither an id nor the beginning or end of one; ids are made of 0-9, a-f and dashes")))
+        Err(CliError::Usage(format!(
+            "`{typed}` is neither an id nor the beginning or end of one: at least {MIN_PART} of 0-9, a-f and dashes"
+        )))
     }
 }
 
@@ -75,6 +80,8 @@ mod tests {
         let Err(CliError::Refused { code, details, .. }) = among(&rows, "0197") else { panic!("two ids fit") };
         assert_eq!((code.as_str(), details.unwrap()[1]["id"].as_str()), ("ambiguous_id", Some("0197f2c5-0000")));
         assert!(matches!(among(&rows, "0198"), Err(CliError::Refused { code, .. }) if code == "not_found"));
-        assert!(matches!(among(&rows, "../x"), Err(CliError::Usage(_))));
+        for wrong in ["../x", "7aa"] {
+            assert!(matches!(among(&rows, wrong), Err(CliError::Usage(_))));
+        }
     }
 }

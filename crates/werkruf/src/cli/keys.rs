@@ -109,10 +109,10 @@ async fn execute(backend: &Backend, command: Command, body: Option<Value>, json:
     Ok(())
 }
 
-/// The id of the key with this prefix.
-async fn find(backend: &Backend, prefix: &str) -> Result<String, CliError> {
+/// The id of the key of which this is the id or a part.
+async fn find(backend: &Backend, typed: &str) -> Result<String, CliError> {
     let response = backend.get("/api/keys?limit=1000").await?;
-    ids::among(print::rows(&response, "keys"), prefix)
+    ids::among(print::rows(&response, "keys"), typed)
 }
 
 fn show_new(response: &Value, json: bool) -> Result<(), CliError> {

@@ -122,7 +122,7 @@ enum Command {
     },
     /// Show what runs where: server, version, model, database, modules, open work; exit 1 if no server answers
     #[command(
-        after_help = "Examples:\n  werkruf status\n  werkruf status --server https://chat.example.org --key $WERKRUF_ADMIN_KEY --json"
+        after_help = "Examples:\n  werkruf status\n  werkruf status --json\n  WERKRUF_KEY=$ADMIN_KEY werkruf status --server https://chat.example.org"
     )]
     Status,
     /// Talk to an assistant: one message, or line by line
@@ -233,14 +233,15 @@ enum Command {
 impl Command {
     /// Whether the command writes something that needs no older data.
     const fn makes_database(&self) -> bool {
-        matches!(
-            self,
+        match self {
+            Self::Knowledge(knowledge::Command::Rights(rights)) => rights.changes(),
             Self::Import(_)
-                | Self::Workspace(_)
-                | Self::Keys(keys::Command::Create { .. })
-                | Self::Conversations(conversations::Command::Import { .. })
-                | Self::Knowledge(knowledge::Command::Add { .. } | knowledge::Command::Rights(_) | knowledge::Command::Eval(_))
-        )
+            | Self::Workspace(_)
+            | Self::Keys(keys::Command::Create { .. })
+            | Self::Conversations(conversations::Command::Import { .. })
+            | Self::Knowledge(knowledge::Command::Add { .. } | knowledge::Command::Eval(_)) => true,
+            _ => false,
+        }
     }
 }
 
@@ -276,6 +277,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, environment: Environme
 
 /// What is wrong with the command line, without the usage lines.
 fn usage_message(error: &clap::Error) -> String {
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a subcommand is missing; --help lists them".to_owned();
+    }
     let text = error.render().to_string();
     let lines = text.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
     let message = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");

@@ -95,7 +95,7 @@ pub(crate) fn error_line(text: &str) {
 
 /// Prints an error to stderr.
 pub(super) fn error(code: &str, message: &str) {
-    error_line(&format!("{} {code}: {message}", paint(style().color.1, RED, "error:")));
+    error_line(&format!("{} {code}: {}", paint(style().color.1, RED, "error:"), harmless(message)));
 }
 
 /// Prints a warning about the configuration to stderr.

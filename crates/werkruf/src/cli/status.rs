@@ -1,5 +1,6 @@
 //! `werkruf status`: what runs where. It makes no database and migrates none, and it also answers when the server is down.
 
+use std::cmp::Ordering;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ const COUNTS: [(&str, &str); 8] = [
     ("open_turns", "open turns"),
     ("pending_approvals", "pending approvals"),
     ("recent_calls", "calls in 24 h"),
-    ("recent_failed_calls", "failed of them"),
+    ("recent_failed_calls", "of these failed"),
 ];
 
 /// Exit code 1 if no server answers, or if the database cannot be used.
@@ -33,8 +34,8 @@ pub(super) async fn run(session: &Session) -> Outcome {
     match Backend::find(&session).await? {
         Some(backend) => {
             let answer = backend.get("/api/admin/status").await;
-            healthy = answer.is_ok();
-            let ready = backend.get("/readyz").await;
+            healthy = !is_silent(&answer);
+            let ready = backend.readiness().await;
             report["server"] = json!({"address": backend.address(), "answers": !is_silent(&answer), "ready": ready.as_ref().is_ok_and(|ready| ready["ready"] == true)});
             match answer {
                 Ok(answer) => report["server"]["status"] = answer,
@@ -75,15 +76,22 @@ async fn describe_database(session: &Session, report: &mut Value) -> Result<(), 
             let current = schema.pending.is_empty() && schema.found == schema.known;
             database["schema"] = json!(schema);
             if current {
-                let backend = Backend::open(session).await?;
-                let answer = backend.get("/api/admin/status").await;
-                backend.close().await;
-                database["counts"] = answer?["counts"].take();
+                match counts_of_database(session).await {
+                    Ok(counts) => database["counts"] = counts,
+                    Err(error) => database["error"] = error.into_message().into(),
+                }
             }
         }
         Err(error) => database["error"] = error.to_string().into(),
     }
     Ok(())
+}
+
+async fn counts_of_database(session: &Session) -> Result<Value, CliError> {
+    let backend = Backend::open(session).await?;
+    let answer = backend.get("/api/admin/status").await;
+    backend.close().await;
+    Ok(answer?["counts"].take())
 }
 
 /// The schema of the database; nothing if there is no database.
@@ -146,7 +154,11 @@ fn show_database(database: &Value, line: &dyn Fn(&str, &str)) {
         (Value::String(error), _) => line("Database", &format!("{name}: {error}")),
         (_, schema) => {
             let (found, known) = (print::field(schema, "found"), print::field(schema, "known"));
-            let state = if found == known { String::new() } else { format!(", this binary knows {known}; `werkruf migrate` updates it") };
+            let state = match schema["found"].as_i64().cmp(&schema["known"].as_i64()) {
+                Ordering::Equal => String::new(),
+                Ordering::Less => format!(", this binary knows {known}; `werkruf migrate` updates it"),
+                Ordering::Greater => format!(", but this binary knows only {known}; use a newer binary"),
+            };
             line("Database", &format!("{name}, schema {found}{state}"));
         }
     }

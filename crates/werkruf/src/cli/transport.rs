@@ -46,8 +46,9 @@ pub(super) async fn over_socket(client: &Client, base: &str, request: Request<St
     let response = client.execute(request).await.map_err(failed)?;
     let status = response.status().as_u16();
     let body = parse(&response.bytes().await.map_err(failed)?);
-    // Every response of the API is JSON, and every error names its code.
-    let is_ours = if (200..300).contains(&status) { !body.is_string() } else { body["error"]["code"].is_string() };
+    // Every response of the API is JSON, and every error names its code; `/readyz` says why the server is not ready.
+    let is_ours =
+        if (200..300).contains(&status) { !body.is_string() } else { body["error"]["code"].is_string() || body["ready"] == false };
     if is_ours { Ok((status, body)) } else { Err(stranger(base, status)) }
 }
 

@@ -170,7 +170,7 @@ fn the_server_and_what_it_is_asked() {
             20,
             folder.run_with_input(&["chat"], big.as_bytes()),
             1,
-            "error: body_too_large: the message has 20000000 bytes, and a server takes 1048576; `werkruf knowledge add FILE` makes long texts searchable",
+            "error: invalid_request: the message has 20000000 bytes, and a server takes 1048576; `werkruf knowledge add FILE` makes long texts searchable",
         ),
         mistake(
             21,

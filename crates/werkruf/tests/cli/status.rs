@@ -8,12 +8,12 @@ use crate::support::TestFolder;
 fn the_status_is_told_with_and_without_a_server() {
     let folder = TestFolder::new().with("WERKRUF_TEST_TOOLS", "1");
     let nothing = folder.run(&["status"]).exits(1).stdout;
+    let modules = if cfg!(feature = "flights") { "workspace, flights, knowledge, ask_gpt" } else { "workspace, knowledge, ask_gpt" };
     let expected = "Server    none runs on this database; `werkruf serve` starts one
 Model     offline (no language model, free; set OPENAI_API_KEY or OPENAI_BASE_URL to connect one)
 Database  data/werkruf.db: does not exist yet; `werkruf serve` makes it
-Modules   workspace, flights, knowledge, ask_gpt
 ";
-    assert_eq!(nothing.split_once('\n').unwrap().1, expected);
+    assert_eq!(nothing.split_once('\n').unwrap().1, format!("{expected}Modules   {modules}\n"));
     assert!(!folder.path().join("data").exists(), "the status makes no database");
 
     let server = folder.serve(&[]);
@@ -30,7 +30,7 @@ Modules   workspace, flights, knowledge, ask_gpt
     assert_eq!((&running["status"]["counts"], &running["status"]["commit"]), (&counts, &version["commit"]));
     let text = folder.run(&["status"]).exits(0).stdout;
     assert!(text.contains(&format!("Server    {} ready\n", server.address())), "{text}");
-    let rows = "1 tenants · 6 users · 1 keys · 0 conversations · 0 open turns · 0 pending approvals · 1 calls in 24 h · 1 failed of them";
+    let rows = "1 tenants · 6 users · 1 keys · 0 conversations · 0 open turns · 0 pending approvals · 1 calls in 24 h · 1 of these failed";
     assert!(text.ends_with(&format!("Rows      {rows}\n")), "{text}");
     drop(server);
 

@@ -22,6 +22,11 @@ pub(in crate::cli) struct Rights {
 }
 
 impl Rights {
+    /// Whether rights are set and not only shown.
+    pub(in crate::cli) const fn changes(&self) -> bool {
+        self.read.is_some() || self.write.is_some() || self.trust.is_some()
+    }
+
     pub(super) async fn run(&self, backend: &Backend, as_json: bool) -> Result<(), CliError> {
         let path = format!("/api/knowledge/collections/{}/rights", encode(&self.collection));
         let known = backend.get(&path).await;
