@@ -1,8 +1,10 @@
 //! Chats without a language model: the tools propose the calls.
 
+#[cfg(feature = "flights")]
 use jiff::SignedDuration;
 use reqwest::Method;
 use serde_json::{Value, json};
+#[cfg(feature = "flights")]
 use werkruf_bench::fake_model::{Reply, call};
 
 use crate::support::{TestServer, body};
