@@ -27,13 +27,16 @@ pub trait Results: std::fmt::Debug + Send + Sync {
 #[derive(Debug, Clone, Copy)]
 pub struct NoResults;
 
+/// The most bytes of one result that a model gets whole.
+pub const MODEL_BYTES: usize = 32 * 1024;
+
 impl Results for NoResults {
     fn result(&self, _: Uuid) -> BoxFuture<'_, Result<Option<StoredResult>, Failure>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 
     fn model_bytes(&self) -> usize {
-        usize::MAX
+        MODEL_BYTES
     }
 }
 

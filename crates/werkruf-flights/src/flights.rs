@@ -154,15 +154,12 @@ impl Flights {
 
     /// Adds the booking links of these awards, as far as the provider gives them before the deadline. Each award is one more request to the
     /// provider, so the answers are cached.
-    pub(super) async fn add_booking_links(&self, tenant_id: Uuid, awards: &mut [Award], deadline: Deadline) {
+    pub(super) async fn add_booking_links<'a>(&self, tenant_id: Uuid, awards: impl Iterator<Item = &'a mut Award>, deadline: Deadline) {
         if self.is_sandbox() {
             return;
         }
-        let lookups = awards.iter().map(|award| self.booking_links(tenant_id, &award.availability_id, deadline));
-        let links = join_all(lookups).await;
-        for (award, links) in awards.iter_mut().zip(links) {
-            award.booking_links = links;
-        }
+        let lookups = awards.map(async |award| award.booking_links = self.booking_links(tenant_id, &award.availability_id, deadline).await);
+        join_all(lookups).await;
     }
 
     async fn booking_links(&self, tenant_id: Uuid, award: &str, deadline: Deadline) -> Vec<BookingLink> {

@@ -21,6 +21,9 @@ pub const SEATSAERO_FUNCTION: &str = "seatsaero_flight_search";
 /// The tool of `/functions/v1/amadeus-flight-search`.
 pub const AMADEUS_FUNCTION: &str = "amadeus_flight_search";
 
+/// So many flights of each direction get booking links: each costs a call of the day's quota.
+const LINKED_FLIGHTS: usize = 5;
+
 /// The request body of both endpoints. Missing fields get defaults; unknown fields are ignored.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -96,9 +99,8 @@ impl FlightFunction {
         match self.endpoint {
             Endpoint::Seatsaero => {
                 let mut awards = [choose::awards(found.awards, &request), choose::awards(found.awards_return, &request)];
-                for awards in &mut awards {
-                    self.flights.add_booking_links(invocation.principal.tenant_id, awards, deadline).await;
-                }
+                let firsts = awards.iter_mut().flat_map(|awards| awards.iter_mut().take(LINKED_FLIGHTS));
+                self.flights.add_booking_links(invocation.principal.tenant_id, firsts, deadline).await;
                 let [out, back] = &awards;
                 Ok(seats_answer([out, back], found.has_more, sandbox, &request, &caller.texts))
             }

@@ -49,6 +49,9 @@ impl Request {
             return Err(refused(texts, "same_airports", &[("place", origin.clone().into())]));
         }
         people(&args, texts)?;
+        if !(1..=MAX_RESULTS).contains(&args.max_results.unwrap_or(DEFAULT_RESULTS)) {
+            return Err(invalid(texts, "max_results"));
+        }
         let sources = sources(&mut args, texts)?;
         let members = members(args.constraints.as_ref(), texts)?;
         let currency = currency(args.currency.as_deref(), "EUR", texts)?;
@@ -60,7 +63,7 @@ impl Request {
         };
         let constraints = args.constraints.clone().unwrap_or_default();
         let taxes_in = currency_of_taxes(&constraints, texts)?;
-        let flexibility = u8::try_from(args.flexibility.unwrap_or(0)).unwrap_or(0);
+        let flexibility = u8::try_from(args.flexibility.unwrap_or(0).clamp(0, MAX_FLEXIBILITY)).unwrap_or(0);
         let award_only = args.award_only.unwrap_or(false);
         let query = Query {
             origin,
@@ -125,9 +128,6 @@ fn people(args: &Args, texts: &Texts) -> Result<(), Failure> {
     let (adults, children, infants) = (args.pax.unwrap_or(1), args.children.unwrap_or(0), args.infants.unwrap_or(0));
     if adults == 0 {
         return Err(invalid(texts, "pax"));
-    }
-    if !(1..=MAX_RESULTS).contains(&args.max_results.unwrap_or(DEFAULT_RESULTS)) {
-        return Err(invalid(texts, "max_results"));
     }
     if adults.saturating_add(children) > MAX_PEOPLE || infants > adults {
         return Err(refused(texts, "too_many_passengers", &[("most", i64::from(MAX_PEOPLE).into())]));

@@ -36,7 +36,8 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Makes an attempt, or takes the result of another: of one that began after this call, or of a failed one that ended after it.
+    /// Makes an attempt, or takes the result of another. A success counts if its attempt began after this call. A failure counts if its
+    /// attempt ended after this call.
     async fn share(&self, attempt: impl Future<Output = Result<bool, StoreError>>) -> Result<bool, StoreError> {
         let (begun, ended) = (self.begun.load(Ordering::Acquire), self.ended.load(Ordering::Acquire));
         let mut succeeded = self.succeeded.lock().await;

@@ -98,7 +98,7 @@ impl Assistant {
     }
 
     /// Whether every model request of this assistant offers the tool.
-    pub(crate) fn is_given(&self, spec: &ToolSpec) -> bool {
+    pub(crate) fn always_offers(&self, spec: &ToolSpec) -> bool {
         self.may_use(&spec.name) && !(spec.reads_results && self.tools.is_empty())
     }
 

@@ -19,8 +19,8 @@ const SWEEP_AT: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 /// A process takes this part of a minute's tokens at once.
 const BLOCKS: u32 = 20;
-/// A block has at least so many, so that few requests write to the database, but no more than a quarter of a minute's: the rest is for the other
-/// processes.
+/// A block has at least so many tokens, so that few requests write to the database. It has at most a quarter of a minute's tokens; the rest is
+/// for other processes.
 const SMALLEST_BLOCK: u32 = 5;
 /// After a failure to read the shared tokens this process counts alone for this long, so that requests do not wait for each other.
 const ALONE: Duration = Duration::from_secs(1);

@@ -149,7 +149,7 @@ impl Registry {
         if let Some(offer) = offers.get(&key) {
             return offer.clone();
         }
-        let offered: Vec<&Arc<Entry>> = self.all_for(tenant).filter(|entry| assistant.is_given(entry.spec())).collect();
+        let offered: Vec<&Arc<Entry>> = self.all_for(tenant).filter(|entry| assistant.always_offers(entry.spec())).collect();
         let functions: String = offered.iter().map(|entry| prompt_line(entry.spec())).collect();
         let offer = Offer {
             definitions: Arc::new(offered.iter().map(|entry| entry.definition.clone()).collect()),
@@ -166,7 +166,7 @@ impl Registry {
         let own = self.all_for(tenant).filter(|entry| {
             let name = entry.spec().name.as_ref();
             let named = client.server_tools.is_some() && assistant.may_use(name);
-            (named || assistant.is_given(entry.spec())) && wanted(name) && !replaced(name)
+            (named || assistant.always_offers(entry.spec())) && wanted(name) && !replaced(name)
         });
         let (mut definitions, mut functions) = (Vec::new(), String::new());
         for entry in own {
@@ -183,11 +183,12 @@ impl Registry {
         Offer { definitions: Arc::new(definitions), functions: Arc::from(functions) }
     }
 
-    /// The tool that reads on in large results, unless the client excludes or replaces it.
+    /// The tool that reads on in large results, unless the client wants no tool of the server or replaces this one.
     pub(crate) fn reader(&self, tenant: Tenant<'_>, client: Option<&ClientRequest>) -> Option<&ToolDefinition> {
         let entry = self.all_for(tenant).find(|entry| entry.spec().reads_results)?;
-        let excluded =
-            |client: &ClientRequest| client.server_tools.is_some() || client.tools.iter().any(|tool| tool.name == entry.definition.name);
+        let excluded = |client: &ClientRequest| {
+            client.server_tools.as_ref().is_some_and(Vec::is_empty) || client.tools.iter().any(|tool| tool.name == entry.definition.name)
+        };
         (!client.is_some_and(excluded)).then_some(&entry.definition)
     }
 

@@ -349,6 +349,11 @@ pub struct TurnWrite {
 }
 
 impl TurnWrite {
+    /// Whether the turn ends or waits for a person.
+    pub(crate) fn releases_lease(&self) -> bool {
+        self.turn.as_ref().is_some_and(|change| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval)
+    }
+
     /// An empty write.
     pub const fn new(id: Uuid, fence: Fence, conversation_id: Option<Uuid>, turn_id: Uuid, user_id: String, now: Timestamp) -> Self {
         Self {

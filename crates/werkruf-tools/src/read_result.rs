@@ -6,8 +6,6 @@ use werkruf_contract::{Effect, ErrorCode, Failure, Invocation, Reply, Tool, Tool
 
 /// Room for the other fields beside the text.
 const FIELDS_BYTES: usize = 256;
-/// The most bytes of a part where no model reads it.
-const MOST: usize = 32 * 1024;
 
 pub(crate) struct ReadResult;
 
@@ -55,7 +53,7 @@ impl Tool for ReadResult {
         let Some(offset) = offset.map(|offset| result.data.floor_char_boundary(offset)) else {
             return Err(refused(format!("offset must be less than {bytes}, the length of the result.")));
         };
-        let most = invocation.results.model_bytes().min(MOST).saturating_sub(FIELDS_BYTES);
+        let most = invocation.results.model_bytes().saturating_sub(FIELDS_BYTES);
         let text = excerpt(&result.data, offset, most).to_owned();
         let next_offset = Some(offset + text.len()).filter(|next| *next < bytes);
         let mut reply = Reply::new(Part { job_id, tool: result.tool, offset, bytes, next_offset, text });

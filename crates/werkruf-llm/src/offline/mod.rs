@@ -23,7 +23,7 @@ pub struct PlannerMessage<'a> {
     pub today: Date,
     /// The tools that may be called.
     pub tools: &'a [ToolDefinition],
-    /// The tool and the result of the last call of the turn before; null if the result was cut.
+    /// The tool and the result of the last call of the turn before; an object with its beginning if the result was cut.
     pub last_result: Option<(&'a str, Value)>,
 }
 

@@ -8,7 +8,7 @@ use werkruf_contract::{
 };
 use werkruf_store::{CallEnd, CallRow};
 
-use super::results::ResultLimit;
+use super::results::{ResultLimit, with_warning};
 use super::state_patch::{drop_owned, list_dropped};
 use crate::registry::Entry;
 use crate::setup::Setup;
@@ -84,17 +84,11 @@ impl Success {
         }
     }
 
-    fn drop_patch(&mut self, message: String) {
+    /// Drops the patch. The person reads it after the tool's own words, and the model beside the data.
+    fn drop_patch(&mut self, notice: String) {
         let mut meta: StoredMeta = self.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         list_dropped(&mut meta.routing, vec![json!({"reason": ErrorCode::StateTooLarge.as_str()})]);
-        // Many tools repeat their message in the data.
-        if let Ok(mut data) = serde_json::from_str::<Value>(&self.data)
-            && self.message.is_some()
-            && data["message"].as_str() == self.message.as_deref()
-        {
-            data["message"] = message.as_str().into();
-            self.data = data.to_string();
-        }
+        let message = self.message.take().map_or_else(|| notice.clone(), |own| format!("{own}\n\n{notice}"));
         (meta.message, meta.state_patch) = (Some(message.clone()), None);
         (self.message, self.state_patch, self.state_not_stored) = (Some(message), None, true);
         self.meta = meta.to_column();
@@ -185,7 +179,7 @@ impl CallOutcome {
     pub(crate) fn for_model(&self, row: &CallRow, limit: ResultLimit) -> (String, &'static str) {
         match &self.result {
             Ok(success) => {
-                let data = limit.shown(&success.data, row);
+                let data = limit.shown(&success.data, success.message.as_deref(), row);
                 (if success.state_not_stored { with_warning(&data) } else { data }, "success")
             }
             Err(failure) => {
@@ -233,12 +227,6 @@ impl CallOutcome {
         let start = row.started_at.unwrap_or(row.created_at);
         u64::try_from(self.finished_at.as_millisecond() - start.as_millisecond()).unwrap_or(0)
     }
-}
-
-/// A result whose state patch was dropped. Otherwise the model would say that it was kept.
-fn with_warning(data: &str) -> String {
-    let code = ErrorCode::StateTooLarge.as_str();
-    format!(r#"{{"warning":"{code}: the session state has no room, so nothing of this was kept","result":{data}}}"#)
 }
 
 /// User and model learn that the outcome is unknown; the cause stays readable for the operator.

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use werkruf_contract::{BoxFuture, CallStatus, Failure, Results, StoredResult, Uuid, excerpt};
+use werkruf_contract::{BoxFuture, CallStatus, Failure, MODEL_BYTES, Results, StoredResult, Uuid, excerpt};
 use werkruf_store::{CallRow, Records};
 
-use crate::stored::StoredMeta;
+use crate::stored::{StoredMeta, is_provider_run};
 
-/// The most bytes of one result that a model gets whole, and the least where the context window is small.
-const MOST: usize = 32 * 1024;
+/// The same where the context window is small.
 const LEAST: usize = 1024;
 const HINT: &str = "This is the beginning of the result. The tool read_result returns the rest: pass job_id, and next_offset as offset.";
 
@@ -19,7 +18,7 @@ pub(crate) struct ResultLimit(usize);
 
 impl Default for ResultLimit {
     fn default() -> Self {
-        Self(MOST)
+        Self(MODEL_BYTES)
     }
 }
 
@@ -27,16 +26,18 @@ impl ResultLimit {
     /// For a context window. Two bytes per token: a token of JSON has three to four bytes, so one result takes about half of the window.
     pub(crate) fn of(context_tokens: Option<u64>) -> Self {
         let window = context_tokens.and_then(|tokens| usize::try_from(tokens).ok()).unwrap_or(usize::MAX);
-        Self(window.saturating_mul(2).clamp(LEAST, MOST))
+        Self(window.saturating_mul(2).clamp(LEAST, MODEL_BYTES))
     }
 
     /// What the model gets of a result.
-    pub(crate) fn shown(self, data: &str, row: &CallRow) -> String {
+    pub(crate) fn shown(self, data: &str, message: Option<&str>, row: &CallRow) -> String {
         if data.len() <= self.0 {
             return data.to_owned();
         }
         let beginning = excerpt(data, 0, self.0 / 4);
-        let cut = CutResult { truncated: true, bytes: data.len(), job_id: row.id, next_offset: beginning.len(), hint: HINT, beginning };
+        let message = message.map(|message| excerpt(message, 0, self.0 / 8));
+        let next_offset = beginning.len();
+        let cut = CutResult { truncated: true, bytes: data.len(), job_id: row.id, next_offset, hint: HINT, message, beginning };
         serde_json::to_string(&cut).unwrap_or_default()
     }
 }
@@ -48,12 +49,22 @@ struct CutResult<'a> {
     job_id: Uuid,
     next_offset: usize,
     hint: &'static str,
+    /// What the tool says in words; the data may have it too far behind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
     beginning: &'a str,
+}
+
+const WARNING: &str = r#"{"warning":"state_too_large: this was carried out, but the session state has no room to keep it","result":"#;
+
+/// A result whose state patch was dropped. Otherwise the model would say that it was kept.
+pub(super) fn with_warning(data: &str) -> String {
+    format!("{WARNING}{data}}}")
 }
 
 /// Whether a message of the history has the beginning of a result only.
 pub(crate) fn is_cut(content: &str) -> bool {
-    content.starts_with(r#"{"truncated":true,"bytes":"#)
+    content.strip_prefix(WARNING).unwrap_or(content).starts_with(r#"{"truncated":true,"bytes":"#)
 }
 
 /// The results of a turn's conversation. A turn outside a conversation has none.
@@ -78,7 +89,8 @@ impl Results for ConversationResults {
                 self.records.call(self.tenant_id, job_id).await.map_err(|error| error.read_failure("The result cannot be read now."))?;
             let row = row.filter(|row| row.conversation_id == Some(conversation_id) && row.status == CallStatus::Succeeded);
             Ok(row.and_then(|row| {
-                let untrusted = StoredMeta::of(&row).is_untrusted();
+                // What a provider ran is a web search or a foreign server; its rows have no meta.
+                let untrusted = is_provider_run(&row) || StoredMeta::of(&row).is_untrusted();
                 Some(StoredResult { data: row.response?, tool: row.tool_name, untrusted })
             }))
         })
@@ -97,21 +109,21 @@ mod tests {
     #[test]
     fn the_limit_follows_the_context_window() {
         let limit = |tokens| ResultLimit::of(tokens).0;
-        assert_eq!([limit(None), limit(Some(1_000_000)), limit(Some(2000)), limit(Some(10))], [MOST, MOST, 4000, LEAST]);
+        assert_eq!([limit(None), limit(Some(1_000_000)), limit(Some(2000)), limit(Some(10))], [MODEL_BYTES, MODEL_BYTES, 4000, LEAST]);
     }
 
     #[test]
     fn a_large_result_is_shown_as_its_beginning() {
         let (row, limit) = (once_call(), ResultLimit::of(Some(2000)));
         let whole = format!("\"{}\"", "x".repeat(3998));
-        assert_eq!(limit.shown(&whole, &row), whole);
+        assert_eq!(limit.shown(&whole, Some("done"), &row), whole);
         let data = format!("[{}]", "\"ä\",".repeat(2000));
-        let shown = limit.shown(&data, &row);
-        assert!(is_cut(&shown) && !is_cut(&data) && shown.len() < 1400, "{}", shown.len());
+        let shown = limit.shown(&data, Some("done"), &row);
+        assert!(is_cut(&shown) && is_cut(&with_warning(&shown)) && !is_cut(&data) && shown.len() < 1400, "{}", shown.len());
         let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
         let beginning = shown["beginning"].as_str().unwrap();
         assert!(data.starts_with(beginning) && beginning.len() > 600);
         assert_eq!((&shown["bytes"], &shown["next_offset"]), (&data.len().into(), &beginning.len().into()));
-        assert_eq!(shown["job_id"], row.id.to_string());
+        assert_eq!((&shown["job_id"], &shown["message"]), (&row.id.to_string().into(), &"done".into()));
     }
 }

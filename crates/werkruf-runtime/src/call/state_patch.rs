@@ -14,23 +14,23 @@ pub(super) struct PatchedState<'a> {
     base: &'a State,
     /// `None` until a call changes it.
     now: Option<State>,
-    /// The state has at most so many bytes as JSON. Counted when the first patch comes.
-    bytes: Option<usize>,
+    /// An upper bound of the state's size as JSON. Counted when the first patch comes.
+    at_most_bytes: Option<usize>,
 }
 
 impl<'a> PatchedState<'a> {
     pub(super) const fn new(base: &'a State) -> Self {
-        Self { base, now: None, bytes: None }
+        Self { base, now: None, at_most_bytes: None }
     }
 
     /// Merges a patch, which is updated to what was merged. False, and nothing is merged, where the state would be larger than allowed. A state
     /// that is too large already may become smaller.
     pub(super) fn merge(&mut self, patch: &mut State, max_bytes: usize) -> bool {
         // The merged state has at most the bytes of both. Only where that is too much it is built beside the old one and counted.
-        let bound = self.bytes.unwrap_or_else(|| json_bytes(self.base)).saturating_add(json_bytes(patch));
+        let bound = self.at_most_bytes.unwrap_or_else(|| json_bytes(self.base)).saturating_add(json_bytes(patch));
         if bound <= max_bytes {
             merge_concurrent(self.now.get_or_insert_with(|| self.base.clone()), self.base, patch);
-            self.bytes = Some(bound);
+            self.at_most_bytes = Some(bound);
             return true;
         }
         let before = self.now.as_ref().unwrap_or(self.base);
@@ -39,7 +39,7 @@ impl<'a> PatchedState<'a> {
         let bytes = json_bytes(&merged);
         let fits = bytes <= max_bytes || bytes <= json_bytes(before);
         if fits {
-            (self.now, self.bytes) = (Some(merged), Some(bytes));
+            (self.now, self.at_most_bytes) = (Some(merged), Some(bytes));
         }
         fits
     }

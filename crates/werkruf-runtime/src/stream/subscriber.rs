@@ -1,5 +1,6 @@
 //! What waits for one subscriber. The text of a step is kept once for all of its readers, and a reader has a position in it: however far
-//! it is behind, it costs no more memory and gets what it missed in one piece. Other events are bounded in number and bytes.
+//! it is behind in the text that grows now, it costs no more memory and gets what it missed in one piece. Texts of earlier steps and other
+//! events are bounded.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +19,8 @@ pub(super) const PIECE: usize = 16 * 1024;
 pub(super) const MAX_EVENTS: usize = 1024;
 /// Bytes that may wait for one subscriber beside the first event, so that 200 subscribers cost 25 MiB and not gigabytes.
 pub(super) const MAX_BYTES: usize = 128 * 1024;
+/// Bytes of the texts of earlier steps that may wait for one subscriber.
+const MAX_EARLIER_TEXT: usize = 1024 * 1024;
 
 #[derive(Debug)]
 enum Queued {
@@ -28,6 +31,16 @@ enum Queued {
         from: usize,
         to: usize,
     },
+}
+
+impl Queued {
+    /// The size of a text of another step.
+    fn earlier_text(&self, now: &Arc<StepText>) -> usize {
+        match self {
+            Self::Text { text, .. } if !Arc::ptr_eq(text, now) => text.bytes(),
+            Self::Text { .. } | Self::Event(_) => 0,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -114,7 +127,10 @@ impl QueueWriter {
                 *end = to;
                 true
             }
-            _ => queue.push(Queued::Text { text: Arc::clone(text), from, to }),
+            _ => {
+                let earlier: usize = queue.waiting.iter().map(|waiting| waiting.earlier_text(text)).sum();
+                earlier <= MAX_EARLIER_TEXT && queue.push(Queued::Text { text: Arc::clone(text), from, to })
+            }
         }
     }
 }

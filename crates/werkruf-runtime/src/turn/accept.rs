@@ -32,9 +32,11 @@ struct Opening {
 
 /// Accepts a message. When this resolves, the message is durable, and its turn will end.
 pub(crate) async fn accept(engine: &Arc<Engine>, mut message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
-    if let Some(key) = &message.idempotency {
-        let counted = TurnCount::of(&message.caller, &message.channel);
-        refuse_known(engine, "chat", &message.caller, key, counted).await?;
+    // Where no turn is counted, commit A finds the copy soon enough.
+    if let Some(key) = message.idempotency.as_ref()
+        && engine.is_limited(&message.caller, TurnCount::of(&message.caller, &message.channel))
+    {
+        refuse_known(engine, "chat", &message.caller, key).await?;
     }
     engine.admit_message(&mut message).await?;
     message.caller.pins.apply(&mut message.context)?;
@@ -169,17 +171,8 @@ fn client_result(result: &ClientResult) -> Replacement {
     Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success", metadata: None }
 }
 
-/// Refuses a message that is in the inbox already, before it counts as a turn. Where none is counted, commit A finds the copy soon enough.
-pub(super) async fn refuse_known(
-    engine: &Engine,
-    route: &str,
-    caller: &Caller,
-    key: &Idempotency,
-    counted: TurnCount,
-) -> Result<(), Refusal> {
-    if !engine.is_limited(caller, counted) {
-        return Ok(());
-    }
+/// Refuses a request that is in the inbox already, before it counts as a turn or waits for one.
+pub(super) async fn refuse_known(engine: &Engine, route: &str, caller: &Caller, key: &Idempotency) -> Result<(), Refusal> {
     let now = engine.store.clock.now();
     let entry = inbox_entry(route, caller, key, now);
     let known = engine.store.turns.known_copy(caller.principal.tenant_id, entry, now).await?;

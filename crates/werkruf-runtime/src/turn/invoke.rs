@@ -41,7 +41,7 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
         return Err(Refusal::UnknownTool(invoke.tool));
     }
     if let Some(key) = &invoke.idempotency {
-        refuse_known(engine, &route(&invoke.tool), &invoke.caller, key, TurnCount::DIRECT_CALL).await?;
+        refuse_known(engine, &route(&invoke.tool), &invoke.caller, key).await?;
     }
     engine.admit(&invoke.caller, TurnCount::DIRECT_CALL).await?;
     let mut context = invoke.context;

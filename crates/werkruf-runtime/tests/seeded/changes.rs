@@ -32,7 +32,8 @@ impl Tables {
         }
         if let Some(original) = open.calls.iter().find_map(|call| call.retry_of)
             && self.calls.get(&original).is_some_and(|call| call.error_code.as_deref() == Some("outcome_unknown"))
-            && let Some(retry) = self.calls.values().find(|call| call.retry_of == Some(original))
+            && let Some(retry) =
+                self.calls.values().find(|call| call.retry_of == Some(original) && !(call.attempt == 0 && call.finished_at.is_some()))
         {
             return Ok(Opened::Retried { call_id: retry.id });
         }

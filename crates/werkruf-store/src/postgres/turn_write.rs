@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 use tokio_postgres::types::Type;
-use werkruf_contract::{State, TurnStatus, Uuid};
+use werkruf_contract::{State, Uuid};
 
 use super::PostgresStore;
 use super::flush::DbRole;
@@ -98,7 +98,6 @@ impl<'a> From<&'a TurnChange> for Change<'a> {
 
 impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
     fn from(write: &'a TurnWrite) -> Self {
-        let releases_lease = |change: &TurnChange| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval;
         Self {
             id: write.id,
             tenant_id: write.fence.tenant_id,
@@ -109,7 +108,7 @@ impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
             turn_id: write.turn_id,
             user_id: &write.user_id,
             now: ms(write.now),
-            releases_lease: write.turn.as_ref().is_some_and(releases_lease),
+            releases_lease: write.releases_lease(),
             clears_partial: write.events.iter().any(|event| event.kind.settles_text()),
             messages: write.messages.iter().map(Message::from).collect(),
             replacements: write.replacements.iter().map(CallResult::from).collect(),

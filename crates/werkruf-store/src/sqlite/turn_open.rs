@@ -108,7 +108,7 @@ fn existing(c: &Connection, tenant: &Id, id: Uuid, user_id: Option<&str>) -> Res
     first(&mut statement, params![tenant, Id::from(id), user_id], |columns| Ok((columns.state()?, columns.text()?)))
 }
 
-/// The call that has retried the unknown outcome which this turn is to retry.
+/// The call that has retried the unknown outcome which this turn is to retry. One that ended without being sent does not count.
 fn earlier_retry(c: &Connection, tenant: &Id, open: &OpenTurn) -> Result<Option<Uuid>, StoreError> {
     let Some(original) = open.calls.iter().find_map(|call| call.retry_of) else { return Ok(None) };
     first(&mut *c.prepare_cached(EARLIER_RETRY)?, params![tenant, Id::from(original)], |columns| columns.id())
@@ -116,7 +116,8 @@ fn earlier_retry(c: &Connection, tenant: &Id, open: &OpenTurn) -> Result<Option<
 
 const EARLIER_RETRY: &str = "SELECT retry.id FROM tool_calls AS original JOIN tool_calls AS retry
       ON retry.tenant_id = original.tenant_id AND retry.retry_of = original.id
-    WHERE original.tenant_id = ?1 AND original.id = ?2 AND original.error_code = 'outcome_unknown' LIMIT 1";
+    WHERE original.tenant_id = ?1 AND original.id = ?2 AND original.error_code = 'outcome_unknown'
+      AND NOT (retry.attempt = 0 AND retry.finished_at IS NOT NULL) LIMIT 1";
 
 /// Stores the inbox entry, or returns that the message is a second copy. An expired entry is replaced.
 fn receive(c: &Connection, tenant: &Id, turn: &Id, entry: &InboxEntry, now: &Stamp) -> Result<Option<Opened>, StoreError> {

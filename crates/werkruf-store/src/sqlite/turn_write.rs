@@ -1,7 +1,7 @@
 //! Commits B, C and D: the writes of a running turn, under its fence.
 
 use rusqlite::{Connection, params};
-use werkruf_contract::{State, TurnStatus, Uuid, json_bytes, merge_state};
+use werkruf_contract::{State, Uuid, json_bytes, merge_state};
 
 use super::insert::{WriteContext, call, check_call_turn, count, lease, lease_end};
 use super::row::first;
@@ -28,7 +28,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         replace(c, &context, result)?;
     }
     // A state patch below writes the same row with the same time.
-    if releases_lease(write) && write.state_patches.is_empty() {
+    if write.releases_lease() && write.state_patches.is_empty() {
         context.touch(c, write.conversation_id)?;
     }
     for row in &write.calls {
@@ -84,11 +84,6 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     Ok(Written { event_seqs, state, cancel_requested })
 }
 
-/// Whether the turn ends or waits for a person.
-fn releases_lease(write: &TurnWrite) -> bool {
-    write.turn.as_ref().is_some_and(|change| change.status.is_terminal() || change.status == TurnStatus::AwaitingApproval)
-}
-
 /// Allocates the numbers and checks the ownership; a turn that ends or waits also releases the lease. There is no `RETURNING`: SQLite
 /// builds and drops a table for its rows each time, which costs more than a second query.
 fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<(i64, i64), StoreError> {
@@ -105,7 +100,7 @@ fn renew(c: &Connection, write: &TurnWrite, tenant: &Id, stream: &Id) -> Result<
         count(write.events.len()),
         count(write.messages.len()),
         lease_end(write.now),
-        releases_lease(write),
+        write.releases_lease(),
     ];
     if statement.execute(numbers)? != 1 {
         return Err(StoreError::Fenced);
@@ -307,11 +302,7 @@ pub(super) fn merge(
     if text.len() > max_bytes.max(before) {
         return Err(StoreError::StateTooLarge);
     }
-    c.prepare_cached("UPDATE conversations SET state = ?3, updated_at = ?4 WHERE tenant_id = ?1 AND id = ?2")?.execute(params![
-        tenant,
-        conversation,
-        text,
-        now
-    ])?;
+    c.prepare_cached("UPDATE conversations SET state = ?3, updated_at = max(updated_at, ?4) WHERE tenant_id = ?1 AND id = ?2")?
+        .execute(params![tenant, conversation, text, now])?;
     Ok(Some(state))
 }

@@ -204,11 +204,18 @@ fn run(connection: &Connection, mut receiver: mpsc::Receiver<Box<dyn Job>>, tall
     let mut replaced = None;
     let mut group = Vec::with_capacity(GROUP);
     while receiver.blocking_recv_many(&mut group, GROUP) > 0 {
-        let mut failure = None;
+        let (mut alone, mut failure) = (Vec::new(), None);
         if replaced.is_none() {
+            alone.extend(group.extract_if(.., |job| job.kind() == Kind::Alone));
+            for job in &mut alone {
+                job.run(connection);
+            }
             failure = run_group(connection, &mut group, tally);
             // After the commit: a write counts only if its file still has its name then.
             replaced = files.replaced().map(|name| report_replaced(connection, name));
+        }
+        for job in alone {
+            job.answer(replaced.as_ref());
         }
         for job in group.drain(..) {
             job.answer(replaced.as_ref().or(failure.as_ref()));
@@ -216,12 +223,8 @@ fn run(connection: &Connection, mut receiver: mpsc::Receiver<Box<dyn Job>>, tall
     }
 }
 
-/// Runs all jobs, and answers those that run alone. Returns why the others failed together.
-fn run_group(connection: &Connection, group: &mut Vec<Box<dyn Job>>, tally: &Tally) -> Option<StoreError> {
-    for mut job in group.extract_if(.., |job| job.kind() == Kind::Alone) {
-        job.run(connection);
-        job.answer(None);
-    }
+/// Runs the jobs that share a transaction. Returns why they failed together.
+fn run_group(connection: &Connection, group: &mut [Box<dyn Job>], tally: &Tally) -> Option<StoreError> {
     if group.is_empty() {
         return None;
     }

@@ -94,6 +94,10 @@ pub(crate) async fn an_unknown_outcome_is_retried_once<S: Store>(mut world: Worl
         let call = crate::CallRow { turn_id: open.turn_id, retry_of: Some(original.id), conversation_id: None, ..world.call(&running, 0) };
         OpenTurn { kind: TurnKind::Retry, calls: vec![call], ..open }
     };
+    // A retry that ended without being sent does not count.
+    let mut unsent = retry(&world, &unknown);
+    (unsent.calls[0].status, unsent.calls[0].attempt, unsent.calls[0].finished_at) = (CallStatus::Failed, 0, Some(world.now));
+    assert!(matches!(world.store.open_turn(unsent).await.unwrap(), Opened::Stored { .. }));
     let opens: Vec<OpenTurn> = (0..5).map(|_| retry(&world, &unknown)).collect();
     let ids: Vec<_> = opens.iter().map(|open| open.calls[0].id).collect();
     let mut stored = Vec::new();

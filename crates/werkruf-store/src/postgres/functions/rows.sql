@@ -88,7 +88,7 @@ BEGIN
     -- A null removes its field, on the first level only.
     merged := (merged || patch) - ARRAY(SELECT key FROM jsonb_each(patch) WHERE value = 'null'::jsonb);
   END LOOP;
-  UPDATE conversations SET state = merged, updated_at = the_time WHERE tenant_id = the_tenant AND id = the_conversation;
+  UPDATE conversations SET state = merged, updated_at = greatest(updated_at, the_time) WHERE tenant_id = the_tenant AND id = the_conversation;
   RETURN merged;
 END
 $$;

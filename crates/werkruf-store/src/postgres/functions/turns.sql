@@ -45,10 +45,11 @@ BEGIN
     END IF;
   END IF;
   IF outcome IS NULL AND doc #>> '{calls,0,retry_of}' IS NOT NULL THEN
-    -- An unknown outcome is retried once. The lock makes retries at the same time wait for each other.
+    -- An unknown outcome is retried once; a retry that ended without being sent does not count. The lock makes retries at the same time wait for each other.
     PERFORM 1 FROM tool_calls WHERE tenant_id = the_tenant AND id = (doc #>> '{calls,0,retry_of}')::uuid AND error_code = 'outcome_unknown' FOR UPDATE;
     IF FOUND THEN
-      SELECT id INTO stored_turn FROM tool_calls WHERE tenant_id = the_tenant AND retry_of = (doc #>> '{calls,0,retry_of}')::uuid LIMIT 1;
+      SELECT id INTO stored_turn FROM tool_calls WHERE tenant_id = the_tenant AND retry_of = (doc #>> '{calls,0,retry_of}')::uuid
+        AND NOT (attempt = 0 AND finished_at IS NOT NULL) LIMIT 1;
       IF FOUND THEN
         outcome := 'retried';
         RETURN;
