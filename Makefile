@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run install check test test-full bench fmt lint rust-tests without-flights outside-tests client-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain run install check test test-full bench figures search-figures fmt lint rust-tests without-flights outside-tests client-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -12,9 +12,16 @@ help: ## List the targets
 toolchain:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing: install it with rustup (https://rustup.rs), version $(NEED_RUST) or newer."; exit 1; }
 
-run: toolchain ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and no key
+# Cargo is asked only if a source is newer than the binary, so that a built server starts at once.
+SOURCES := Cargo.toml Cargo.lock $(shell find crates \( -path '*/src/*' -o -name Cargo.toml -o -name build.rs \) -type f)
+
+$(BIN): $(SOURCES)
+	@$(MAKE) --no-print-directory toolchain
 	@test -x $(BIN) || echo "Building werkruf once (4 to 8 minutes on two cores); later starts take no time."
 	@$(CARGO) build --release -p werkruf -p werkruf-reader --bins
+	@touch $(BIN)
+
+run: $(BIN) ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and no key
 	@$(BIN) serve $(ARGS)
 
 PREFIX ?= /usr/local
@@ -42,7 +49,7 @@ without-flights:
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
 	$(CARGO) test -p werkruf --no-default-features --quiet
 
-test: toolchain check without-flights outside-tests client-tests tutorial-tests hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+test: toolchain check without-flights outside-tests client-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
 
 test-full: test ## `test`, then the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
 	$(MAKE) hostile
@@ -136,6 +143,17 @@ supply-chain: toolchain ## Check licences, bans, sources and advisories of all d
 	@mv crates/werkruf/$(SBOM).json target/sbom/werkruf.cdx.json && mv crates/werkruf-reader/$(SBOM).json target/sbom/werkruf-reader.cdx.json
 	@rm -f bench/$(SBOM).json crates/*/$(SBOM).json
 	@echo "Bills of materials (CycloneDX): target/sbom/werkruf.cdx.json, target/sbom/werkruf-reader.cdx.json"
+
+figures: toolchain ## Run the benchmark on a quiet machine and write its figures into the README and docs/benchmark.md
+	$(CARGO) build --release --quiet -p werkruf -p werkruf-bench --bins
+	target/release/bench --json --rounds 7 --only one-call --only ten-calls --only history --only thousand > target/bench-turns.json
+	target/release/bench --json --rounds 1 --only search > target/bench-search.json
+	bench/publish target/bench-turns.json target/bench-search.json
+
+# The published quality of search, measured again on the generated sets.
+search-figures:
+	$(CARGO) build --quiet -p werkruf --bins
+	bench/search/figures --check
 
 fuzz: toolchain ## Fuzz every parser, FUZZ_SECONDS each (600); the corpus is in fuzz/corpus
 	fuzz/run

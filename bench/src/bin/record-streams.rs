@@ -173,6 +173,7 @@ fn responses_fact(fact: &Fact) -> Value {
 }
 
 /// The bytes of one response, as they arrive.
+#[expect(clippy::disallowed_methods, reason = "the recorder reads only from its own fake")]
 async fn bytes(api: Api, reply: Reply) -> Result<Vec<u8>, Box<dyn Error>> {
     let model = FakeModel::start().await;
     model.script(vec![reply]);

@@ -4,7 +4,7 @@ use jiff::civil::Date;
 use serde_json::{Value, json};
 use werkruf_contract::{ErrorCode, Failure, TextArg, Texts};
 
-use super::args::{Args, Constraints};
+use super::args::{Args, Constraints, MAX_FLEXIBILITY};
 use super::cabin::Cabin;
 use super::query::{Days, Query};
 use super::{airports, programs};

@@ -7,6 +7,8 @@ mod dependencies;
 #[cfg(test)]
 mod error_pages;
 #[cfg(test)]
+mod figures;
+#[cfg(test)]
 mod module_cycles;
 #[cfg(test)]
 mod module_graph;

@@ -27,7 +27,7 @@ async fn replay(folder: &Path) -> usize {
     let server = TestServer::open().await;
     server.model.script_fn(|_| Reply::text("Well."));
     for path in &names {
-        let mut request: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let mut request: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         let stateful = request.get("previous_response_id").or_else(|| request.get("conversation")).is_some_and(|name| !name.is_null());
         if stateful {
             assert_eq!(send(&server, 3, request.clone()).await.status(), 404, "{} names an unknown response", path.display());
