@@ -85,10 +85,10 @@ impl Success {
     }
 
     /// Drops the patch. The person reads it after the tool's own words, and the model beside the data.
-    fn drop_patch(&mut self, notice: String) {
+    fn drop_patch(&mut self, notice: &str) {
         let mut meta: StoredMeta = self.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         list_dropped(&mut meta.routing, vec![json!({"reason": ErrorCode::StateTooLarge.as_str()})]);
-        let message = self.message.take().map_or_else(|| notice.clone(), |own| format!("{own}\n\n{notice}"));
+        let message = self.message.take().map_or_else(|| notice.to_owned(), |own| format!("{own}\n\n{notice}"));
         (meta.message, meta.state_patch) = (Some(message.clone()), None);
         (self.message, self.state_patch, self.state_not_stored) = (Some(message), None, true);
         self.meta = meta.to_column();
@@ -123,7 +123,7 @@ impl CallOutcome {
     pub(crate) fn without_patch(&self, texts: &Texts) -> Self {
         let mut outcome = self.clone();
         if let Ok(success) = &mut outcome.result {
-            success.drop_patch(texts.text("state-not-stored", &[]));
+            success.drop_patch(&texts.text("state-not-stored", &[]));
         }
         outcome
     }
