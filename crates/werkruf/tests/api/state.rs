@@ -55,13 +55,20 @@ async fn a_tools_patch_that_makes_the_state_too_large_is_dropped_and_the_answer_
     assert_eq!(large["status"], "ok", "{large}");
     assert_eq!(large["meta"]["routing"], json!({"state_patch_dropped": [{"reason": "state_too_large"}]}));
     assert_eq!(state().await, before);
-    // Also a copy of the call, whose answer is the person's.
+    // Also a copy of the call.
     let note = call("remember", json!({"content": format!("word {}", "y".repeat(250))}));
     server.model.script(vec![Reply::calls(vec![note.clone(), note])]);
     let answer = body(server.chat(CLARA, json!({"message": "Merk dir das.", "conversation_id": id})).await).await;
     let results = answer["tool_results"].as_array().unwrap();
     assert_eq!(results.len(), 2, "{answer}");
-    assert!(answer["message"]["content"].as_str().unwrap().contains("nichts behalten"), "{answer}");
+    let requests = server.model.requests();
+    let told = requests
+        .last()
+        .unwrap()
+        .messages()
+        .iter()
+        .filter(|message| message["content"].as_str().is_some_and(|text| text.contains("state_too_large")));
+    assert_eq!(told.count(), 2, "the model learns it for both");
     assert_eq!(state().await, before);
 }
 
