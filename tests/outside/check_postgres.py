@@ -160,6 +160,7 @@ def check_a_file_is_moved_and_served_from_the_new_place():
         again = subprocess.run(move, capture_output=True, text=True, env=server.env, cwd=server.folder.name)
         assert again.returncode == 1 and "database_not_empty" in again.stderr, again
         server.arguments[server.arguments.index("--database") + 1] = target
+        server.env["WERKRUF_SECRET_KEY"] = open(server.database.url.split(":", 1)[1] + ".key").read().strip()
         server.start()
         status, later, _ = server.chat("And now?", answer["conversation_id"])
         assert status == 200 and later["conversation_id"] == answer["conversation_id"], later

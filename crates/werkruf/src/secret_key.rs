@@ -26,6 +26,15 @@ pub(crate) fn keys(config: &Config) -> Result<Vec<SecretKey>, StartError> {
     }
 }
 
+/// The keys for a copy of this SQLite file: the copied audit log is signed with the key beside the file. None is made.
+pub(crate) fn keys_of_copy(config: &Config, file: &Path) -> Result<Vec<SecretKey>, StartError> {
+    match &config.secret_key {
+        Some(keys) => read(keys.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
+        None if path_of(file, ".key").exists() => from_key_file(file),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// Reads keys of 32 bytes in base64, separated by commas or line breaks; `None` without a key or with one that is none.
 pub(crate) fn read(text: &str) -> Option<Vec<SecretKey>> {
     let parts = text.split([',', '\n']).map(str::trim).filter(|part| !part.is_empty());

@@ -16,6 +16,7 @@ use crate::app::{StartError, postgres_options};
 use crate::config::Database;
 use crate::database_file;
 use crate::modules::MODULES;
+use crate::secret_key;
 
 #[derive(Debug, Args)]
 pub(super) struct Command {
@@ -67,6 +68,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
                     let now = clock.now();
                     let closer = Arc::new(RecoveryCloser::new(clock));
                     let work = store.hold_pending(command.force, closer, now).await.map_err(|error| refused(&error))?;
+                    store.secret_keys().replace(secret_key::keys(&config)?);
                     let act = Act::new("database.hold", "all tenants").after(json!(work));
                     store.record(SERVER_CHAIN, Author::operator(), act, now).await.map_err(StartError::from)?;
                     held = Some(work);

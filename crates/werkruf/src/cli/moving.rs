@@ -14,6 +14,7 @@ use super::{Outcome, Session, print};
 use crate::app::{StartError, postgres_options};
 use crate::config::Database;
 use crate::modules::MODULES;
+use crate::secret_key;
 
 #[derive(Debug, Args)]
 pub(super) struct Command {
@@ -34,6 +35,7 @@ pub(super) async fn run(session: &Session, command: &Command) -> Outcome {
     };
     let store = PostgresStore::open(postgres_options(&config, &url), &clock, MODULES).await.map_err(StartError::from)?;
     let (source, now) = (file.display().to_string(), clock.now());
+    store.secret_keys().replace(secret_key::keys_of_copy(&config, &file)?);
     let moved = store.import_sqlite(file, clock).await.map_err(|error| refused(&error))?;
     let act = Act::new("database.move", source).after(json!({"tables": moved.tables.len()}));
     store.record(SERVER_CHAIN, Author::operator(), act, now).await.map_err(StartError::from)?;
