@@ -162,6 +162,10 @@ pub(crate) fn json<T: DeserializeOwned>(raw: &[u8]) -> Result<T, ApiError> {
     if raw.is_empty() {
         return Err(ApiError::invalid("The body is empty; send a JSON object."));
     }
+    // Derived types would take the elements of a list as their fields.
+    if raw.trim_ascii_start().starts_with(b"[") {
+        return Err(ApiError::invalid("The body is a list; send a JSON object."));
+    }
     serde_json::from_slice(raw).map_err(|error| not_json(&error))
 }
 

@@ -83,7 +83,7 @@ async fn invalid_bodies_are_refused() {
     let server = TestServer::open().await;
     let send = async |bytes: Vec<u8>| server.as_user(3, Method::POST, "/api/chat").body(bytes).send().await.unwrap();
     let invalid = (400, "invalid_request".to_owned());
-    for bytes in [&b""[..], b"not json", b"[]", br#"{"message": 3}"#, br#"{"message": "  "}"#, b"{}"] {
+    for bytes in [&b""[..], b"not json", b"[]", br#"["hi"]"#, br#"{"message": 3}"#, br#"{"message": "  "}"#, b"{}"] {
         assert_eq!(refusal(send(bytes.to_vec()).await).await, invalid, "{}", String::from_utf8_lossy(bytes));
     }
     let large = format!(r#"{{"message": "{}"}}"#, "x".repeat(2 * 1024 * 1024));
