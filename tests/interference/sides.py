@@ -146,11 +146,18 @@ class Side:
             end = time.monotonic() + 60
             while isinstance(answer.get(name), str):
                 assert time.monotonic() < end, f"{path}/{answer[name]} does not end"
-                status, _, raw = self.raw("GET", f"/api/{path}/{answer[name]}", None, {"authorization": "Bearer " + ADMIN, "x-tenant-id": tenant})
-                state = json.loads(raw).get("status") if status == 200 else None
-                if state not in ("running", "pending", "queued") or (state == "queued" and answer.get("status") == "awaiting_approval") or answer.get("approval_id"):
+                row = self.stored(tenant, path, answer[name])
+                if row.get("status") not in ("running", "pending", "queued") or self.waits(tenant, row):
                     break
                 time.sleep(0.01)
+
+    def stored(self, tenant, path, found):
+        status, _, raw = self.raw("GET", f"/api/{path}/{found}", None, {"authorization": "Bearer " + ADMIN, "x-tenant-id": tenant})
+        return json.loads(raw) if status == 200 else {}
+
+    def waits(self, tenant, row):
+        """Whether a call, or a retry of one, waits for an approval."""
+        return row["status"] == "queued" and self.stored(tenant, "turns", row.get("turn_id", row["id"])).get("status") == "awaiting_approval"
 
     def close(self):
         self.server.close()
