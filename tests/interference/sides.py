@@ -50,6 +50,10 @@ EPOCHS = {"created", "created_at", "completed_at", "expires_at"}
 IGNORED_HEADERS = {"date", "content-length", "connection", "keep-alive", "transfer-encoding", "x-werkruf-took-ms"}
 
 
+# Statuses of calls and turns that no longer change.
+ENDED = ("succeeded", "failed", "timeout", "canceled", "completed")
+
+
 class Side:
     """One server, and what the low actor has been told by it. `defect` may change an answer, to prove that the comparison finds it."""
 
@@ -138,17 +142,18 @@ class Side:
         kept = {name: self.normal(text) for name, text in sorted(headers.items()) if name not in IGNORED_HEADERS}
         return {"status": status, "headers": kept, "body": self.normal(value)}
 
-    def settle(self, tenant, answer):
-        """Waits for what a request has started in the background: the comparison is about rows, not about time."""
+    def settle(self, tenant, answer, ends=()):
+        """Waits for what a request has started in the background: the comparison is about rows, not about time. What waits for an approval
+        is waited for only if the request `ends` it: a call, a turn."""
         if not isinstance(answer, dict):
             return
-        for path, name in (("turns", "turn_id"), ("tool-calls", "job_id")):
+        for path, name in (("tool-calls", "job_id"), ("turns", "turn_id")):
             end = time.monotonic() + 60
             while isinstance(answer.get(name), str):
-                assert time.monotonic() < end, f"{path}/{answer[name]} does not end"
                 row = self.stored(tenant, path, answer[name])
-                if row.get("status") not in ("running", "pending", "queued") or self.waits(tenant, row):
+                if not row or row["status"] in ENDED or (path not in ends and self.waits(tenant, row)):
                     break
+                assert time.monotonic() < end, f"{path}/{answer[name]} does not end: {row['status']}"
                 time.sleep(0.01)
 
     def stored(self, tenant, path, found):
@@ -156,8 +161,9 @@ class Side:
         return json.loads(raw) if status == 200 else {}
 
     def waits(self, tenant, row):
-        """Whether a call, or a retry of one, waits for an approval."""
-        return row["status"] == "queued" and self.stored(tenant, "turns", row.get("turn_id", row["id"])).get("status") == "awaiting_approval"
+        """Whether a turn or a call waits for an approval."""
+        turn = self.stored(tenant, "turns", row["turn_id"]) if "turn_id" in row else row
+        return turn.get("status") == "awaiting_approval"
 
     def close(self):
         self.server.close()
