@@ -45,7 +45,7 @@ TIMES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 DURATIONS = re.compile(r'("(?:took_ms|created|created_at|completed_at|last_progress_ms)": ?)\d+(\.\d+)?')
 # Whether the text of a step comes in tokens or as one snapshot is a matter of time; `final` has the whole text.
 LIVE_TEXT = re.compile(r"event: assistant_(?:token|snapshot)\ndata: [^\n]*\n\n")
-VARYING = {"took_ms", "last_used_at", "last_progress_ms"}
+VARYING = {"took_ms", "last_used_at", "last_progress_ms", "retry_after_ms"}
 EPOCHS = {"created", "created_at", "completed_at", "expires_at"}
 IGNORED_HEADERS = {"date", "content-length", "connection", "keep-alive", "transfer-encoding", "x-werkruf-took-ms"}
 
