@@ -28,7 +28,7 @@ pub(super) struct Deletions {
 /// The attempts to remove text, one at a time. All writes wait during an attempt, so deletions that wait share it.
 #[derive(Debug, Default)]
 struct Attempts {
-    begun: AtomicU64,
+    started: AtomicU64,
     /// The number of the last one that ended.
     ended: AtomicU64,
     /// Held during an attempt: whether the last one succeeded.
@@ -39,11 +39,11 @@ impl Attempts {
     /// Makes an attempt, or takes the result of another. A success counts if its attempt began after this call. A failure counts if its
     /// attempt ended after this call.
     async fn share(&self, attempt: impl Future<Output = Result<bool, StoreError>>) -> Result<bool, StoreError> {
-        let (begun, ended) = (self.begun.load(Ordering::Acquire), self.ended.load(Ordering::Acquire));
+        let (started, ended) = (self.started.load(Ordering::Acquire), self.ended.load(Ordering::Acquire));
         let mut succeeded = self.succeeded.lock().await;
         let last = self.ended.load(Ordering::Acquire);
-        if last <= begun && (last <= ended || *succeeded) {
-            let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        if last <= started && (last <= ended || *succeeded) {
+            let number = self.started.fetch_add(1, Ordering::AcqRel) + 1;
             *succeeded = attempt.await?;
             self.ended.store(number, Ordering::Release);
         }

@@ -154,7 +154,7 @@ pub(crate) async fn events_are_deleted_from_the_start_without_gaps<S: Store>(mut
 pub(crate) async fn events_of_a_turn_are_deleted_together<S: Store>(mut world: World<S>) {
     let first = async |world: &World<S>, id| world.store.first_event(world.tenant, id).await.unwrap();
     let long = world.talk().await;
-    let begun = world.later(1_000);
+    let window_start = world.later(1_000);
     // The next turn waits: its first event is between those of the long turn.
     let next = ConversationRef::Existing { id: long.conversation, any_user: false };
     let waiting = OpenTurn { start: false, ..world.opening(next, "next") };
@@ -163,8 +163,8 @@ pub(crate) async fn events_of_a_turn_are_deleted_together<S: Store>(mut world: W
     world.later(1_000);
     world.complete(&long).await;
     let ended = world.later(1_000);
-    assert_eq!(delete_events(&world, begun, None).await.rows, 0, "the turn has only begun before the window");
-    let counted = Sweep { rows: Sweepable::Events, before: begun, now: world.now, dry_run: true };
+    assert_eq!(delete_events(&world, window_start, None).await.rows, 0, "the turn started before the window and ended inside it");
+    let counted = Sweep { rows: Sweepable::Events, before: window_start, now: world.now, dry_run: true };
     assert_eq!(world.store.sweep(counted, None).await.unwrap().rows, 0);
     assert_eq!(delete_events(&world, ended, None).await.rows, 0, "the first event of the waiting turn is between");
     let fence = world.store.start_turn(world.tenant, waiting_id, OWNER, world.now).await.unwrap();
