@@ -19,20 +19,23 @@ use crate::config::{Config, ConfigViolation, Variable};
 /// The keys, newest first. Without a key in the environment `<db>.key` is made, readable by its owner only. On PostgreSQL the
 /// environment must have the keys, because processes on different machines share no file; without any the list is empty.
 pub(crate) fn keys(config: &Config) -> Result<Vec<SecretKey>, StartError> {
-    match (&config.secret_key, config.database.file()) {
-        (Some(keys), _) => read(keys.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
-        (None, Some(file)) => from_key_file(file),
-        (None, None) => Ok(Vec::new()),
+    match config.database.file() {
+        Some(file) if config.secret_key.is_none() => from_key_file(file),
+        _ => configured(config),
     }
 }
 
 /// The keys for a copy of this SQLite file: the copied audit log is signed with the key beside the file. None is made.
 pub(crate) fn keys_of_copy(config: &Config, file: &Path) -> Result<Vec<SecretKey>, StartError> {
-    match &config.secret_key {
-        Some(keys) => read(keys.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])),
-        None if path_of(file, ".key").exists() => from_key_file(file),
-        None => Ok(Vec::new()),
-    }
+    if config.secret_key.is_none() && path_of(file, ".key").exists() { from_key_file(file) } else { configured(config) }
+}
+
+/// The keys of the environment; none without the variable.
+fn configured(config: &Config) -> Result<Vec<SecretKey>, StartError> {
+    config
+        .secret_key
+        .as_ref()
+        .map_or_else(|| Ok(Vec::new()), |keys| read(keys.expose_secret()).ok_or_else(|| StartError::Config(vec![fault()])))
 }
 
 /// Reads keys of 32 bytes in base64, separated by commas or line breaks; `None` without a key or with one that is none.
