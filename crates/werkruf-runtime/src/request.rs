@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use werkruf_contract::{Principal, ToolContext, ToolOutput, Uuid};
-use werkruf_store::StoreError;
+use werkruf_store::{InboxEntry, StoreError};
 
+use crate::channel::Inbound;
 use crate::client_request::{ClientRequest, ClientResult};
 use crate::stream::Subscription;
 
@@ -57,6 +58,13 @@ pub struct Idempotency {
     pub fingerprint: String,
 }
 
+/// What a channel with addresses says about a message, and the inbox entry by which a repeated delivery is recognised.
+#[derive(Debug, Clone)]
+pub struct ChannelMessage {
+    pub inbound: Inbound,
+    pub inbox: InboxEntry,
+}
+
 /// A message for an assistant.
 #[derive(Debug, Clone)]
 pub struct InboundMessage {
@@ -70,6 +78,8 @@ pub struct InboundMessage {
     /// Debug events were requested, and the caller may see them.
     pub debug: bool,
     pub idempotency: Option<Idempotency>,
+    /// What a channel with addresses says about the message; `None` for requests over HTTP.
+    pub inbound: Option<ChannelMessage>,
     /// From the request's headers. The runtime sets `tenant_id`, `invocation_id` and `now_iso`, and what is empty: the trace id, the run, the
     /// locale.
     pub context: ToolContext,

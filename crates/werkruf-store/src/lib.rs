@@ -20,6 +20,7 @@ mod legacy;
 mod maintenance;
 mod module;
 mod moving;
+mod outbox;
 mod page;
 pub mod postgres;
 mod provider_tokens;
@@ -51,6 +52,10 @@ pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, 
 pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, MaintenanceError, MaintenanceFuture, Restored};
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
 pub use moving::{Moved, TableSum};
+pub use outbox::{
+    ContactRow, DeliveryReport, NewContact, NewOutboxRow, Notice, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound,
+    ReportedStatus, SendEnd, Settlement,
+};
 pub use page::{ListRow, Order, Page};
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};

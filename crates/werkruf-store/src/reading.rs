@@ -7,7 +7,7 @@ pub(crate) const MESSAGE: &str =
     "id, conversation_id, created_at, content, role, tool_calls, tool_call_id, tool_name, status, metadata, seq, turn_id, tokens";
 
 pub(crate) const TURN: &str = "id, tenant_id, conversation_id, user_id, kind, assistant, status, step, takeovers, stalled, key_id, cancel_requested, \
-     error, error_code, message, created_at, updated_at, finished_at, credential, context";
+     error, error_code, message, created_at, updated_at, finished_at, credential, context, inbound";
 
 pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, output_index, response_id, kind, runner, tool_name, call_id, \
      item_id, status, request, raw_arguments, repairs, response, error, error_type, error_code, error_detail, effect, attempt, \
@@ -154,6 +154,7 @@ macro_rules! readings {
                 finished_at: c.time_or_null()?,
                 credential: c.text()?,
                 context: c.text_or_null()?,
+                inbound: c.text_or_null()?,
             })
         }
 

@@ -118,6 +118,8 @@ pub struct TurnRow {
     pub credential: String,
     /// The context of the turn's calls, as the request asked for it; `None` for direct calls, whose rows have it.
     pub context: Option<JsonText>,
+    /// What the channel said about the message; `None` for requests over HTTP.
+    pub inbound: Option<JsonText>,
 }
 
 /// A row of `tool_calls`, with all columns.

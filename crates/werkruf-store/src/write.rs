@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid};
 
 use crate::approvals::NewApproval;
+use crate::outbox::NewOutboxRow;
 use crate::rows::{CallRow, InboxEntry, JsonText, Summary};
 
 /// Proof of ownership. Every write of a turn carries it; when no lease row matches, another owner has the conversation.
@@ -124,6 +125,10 @@ pub struct OpenTurn {
     /// The turn that must still be the newest of the conversation, for a client that continues its transcript.
     pub expected_last_turn: Option<Uuid>,
     pub events: Vec<NewEvent>,
+    /// What the channel says about the message: where answers go, and a call that needs no model.
+    pub inbound: Option<JsonText>,
+    /// What is sent about the start of the turn.
+    pub outbox: Vec<NewOutboxRow>,
     pub now: Timestamp,
 }
 
@@ -152,6 +157,8 @@ impl OpenTurn {
             unanswered: None,
             expected_last_turn: None,
             events: Vec::new(),
+            inbound: None,
+            outbox: Vec::new(),
             now,
         }
     }
@@ -247,6 +254,8 @@ pub struct TurnCancellation {
     pub error_code: String,
     /// The last event of the turn.
     pub event: NewEvent,
+    /// What is sent about it.
+    pub outbox: Vec<NewOutboxRow>,
     pub at: Timestamp,
 }
 
@@ -346,6 +355,8 @@ pub struct TurnWrite {
     /// The step of an answer that broke off after the provider had run a call: the next step has this number plus one. The
     /// abandoned step does not count as a committed step.
     pub abandoned_step: Option<u32>,
+    /// What is sent about this commit, in order.
+    pub outbox: Vec<NewOutboxRow>,
 }
 
 impl TurnWrite {
@@ -379,6 +390,7 @@ impl TurnWrite {
             events: Vec::new(),
             turn: None,
             abandoned_step: None,
+            outbox: Vec::new(),
         }
     }
 }

@@ -32,6 +32,7 @@ fn turn() -> TurnRow {
         finished_at: None,
         credential: String::new(),
         context: None,
+        inbound: None,
     }
 }
 

@@ -198,6 +198,7 @@ impl Takeover {
             locale: None,
             debug: false,
             idempotency: None,
+            inbound: None,
             context,
             parts: Vec::new(),
             client: client.map(Arc::new),

@@ -132,7 +132,12 @@ fn open_turn(engine: &Engine, message: &InboundMessage, init: &Init, start: bool
         credential: message.caller.credential.clone(),
         context: Some(json(&message.context)),
         message: user_message(engine, message),
-        inbox: message.idempotency.as_ref().map(|key| inbox_entry("chat", &message.caller, key, now)),
+        inbox: match (&message.inbound, &message.idempotency) {
+            (Some(channel), _) => Some(channel.inbox.clone()),
+            (None, Some(key)) => Some(inbox_entry("chat", &message.caller, key, now)),
+            (None, None) => None,
+        },
+        inbound: message.inbound.as_ref().map(|channel| json(&channel.inbound)),
         start,
         client: client.map(json),
         request_digest: client.map(|client| client.transcript_digest.clone()).filter(|digest| !digest.is_empty()),

@@ -71,7 +71,7 @@ impl UnstartedTurn<'_> {
         let TurnError { kind, code, message, retry_after_ms, cause: _ } = error;
         let data = json(&ErrorEvent { kind, code, message, retry_after_ms, turn_id });
         let event = NewEvent { kind: EventType::Error, data: data.clone() };
-        let cancellation = TurnCancellation { error: stored, error_code, event, at: store.clock.now() };
+        let cancellation = TurnCancellation { error: stored, error_code, event, outbox: Vec::new(), at: store.clock.now() };
         let Some(seq) = store.turns.cancel_waiting(self.tenant_id, turn_id, cancellation).await? else {
             return Ok(false);
         };

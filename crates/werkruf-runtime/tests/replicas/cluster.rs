@@ -139,6 +139,7 @@ impl Replica {
             locale: None,
             debug: false,
             idempotency: key.map(|key| Idempotency { key: key.to_owned(), fingerprint: message.to_owned() }),
+            inbound: None,
             context: ToolContext::default(),
             parts: Vec::new(),
             client: None,

@@ -118,6 +118,7 @@ impl Tables {
             finished_at: None,
             credential: open.credential.clone(),
             context: open.context.clone(),
+            inbound: open.inbound.clone(),
         };
         unique(self.turns.insert(open.turn_id, Arc::new(row)), "turn", open.turn_id)
     }

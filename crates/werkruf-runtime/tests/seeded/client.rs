@@ -187,6 +187,7 @@ impl Client {
             locale: None,
             debug: false,
             idempotency: message.key.clone().map(|key| Idempotency { key, fingerprint: message.text.clone() }),
+            inbound: None,
             context: ToolContext::default(),
             parts: Vec::new(),
             client: None,

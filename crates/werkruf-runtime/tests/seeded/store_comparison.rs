@@ -344,8 +344,13 @@ impl Comparison {
     async fn cancel_waiting(&self) {
         let (tenant_id, now) = (self.tenant(), self.world.clock.now());
         let Some(turn) = self.turn() else { return };
-        let cancellation =
-            TurnCancellation { error: "{}".to_owned(), error_code: "canceled".to_owned(), event: event(EventType::Error), at: now };
+        let cancellation = TurnCancellation {
+            error: "{}".to_owned(),
+            error_code: "canceled".to_owned(),
+            event: event(EventType::Error),
+            outbox: Vec::new(),
+            at: now,
+        };
         let _ = both!(self, cancel_waiting(tenant_id, turn.turn_id, cancellation));
     }
 

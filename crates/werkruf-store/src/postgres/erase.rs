@@ -112,7 +112,7 @@ const OF_TURNS: [&str; 6] = [
     "DELETE FROM inbox WHERE tenant_id = $1 AND turn_id = ANY ($2)",
     // A turn without a conversation is a stream of its own.
     "DELETE FROM events WHERE tenant_id = $1 AND conversation_id = ANY ($2)",
-    "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, transcript_digest = NULL, request_digest = NULL, context = NULL
+    "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, transcript_digest = NULL, request_digest = NULL, context = NULL, inbound = NULL
        WHERE tenant_id = $1 AND id = ANY ($2)",
 ];
 /// Messages of the person in another user's conversation lose their content and keep their seq, so that the history stays valid. The

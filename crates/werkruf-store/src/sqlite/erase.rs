@@ -119,7 +119,7 @@ const OF_TURN: [&str; 6] = [
     "DELETE FROM inbox WHERE tenant_id = ?1 AND turn_id = ?2",
     // A turn without a conversation is its own stream.
     "DELETE FROM events WHERE tenant_id = ?1 AND conversation_id = ?2",
-    "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, transcript_digest = NULL, request_digest = NULL, context = NULL WHERE tenant_id = ?1 AND id = ?2",
+    "UPDATE turns SET partial = NULL, error = NULL, message = NULL, client = NULL, transcript_digest = NULL, request_digest = NULL, context = NULL, inbound = NULL WHERE tenant_id = ?1 AND id = ?2",
 ];
 /// The person's messages and events in another user's conversation lose their content and keep their rows, so that the history stays valid.
 const IN_FOREIGN: [&str; 2] = [

@@ -24,7 +24,7 @@ const ERASED: &[(&str, &str)] = &[
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
-    ("turns", "partial error message client transcript_digest request_digest context"),
+    ("turns", "partial error message client transcript_digest request_digest context inbound"),
     ("users", "first_name last_name email phone whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
 ];
 

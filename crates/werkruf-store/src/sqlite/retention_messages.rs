@@ -60,7 +60,7 @@ const EMPTY: &str = "SELECT updated_at < ?3 AND created_at < ?3
 // ?1 tenant, ?2 turn.
 const OF_TURN: [&str; 2] = [
     "DELETE FROM inbox WHERE turn_id = ?2 AND tenant_id = ?1",
-    "UPDATE turns SET message = NULL, partial = NULL, client = NULL, transcript_digest = NULL, request_digest = NULL, context = NULL WHERE tenant_id = ?1 AND id = ?2",
+    "UPDATE turns SET message = NULL, partial = NULL, client = NULL, transcript_digest = NULL, request_digest = NULL, context = NULL, inbound = NULL WHERE tenant_id = ?1 AND id = ?2",
 ];
 /// The title is the start of the first message that is left. The summary stays while one of its messages is left.
 const TITLE_AND_SUMMARY: &str =

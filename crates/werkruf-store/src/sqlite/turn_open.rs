@@ -215,8 +215,8 @@ fn insert_turn(
     };
     c.prepare_cached(
         "INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client, request_digest,
-           credential, context)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?12, ?13)",
+           credential, context, inbound)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?11, ?12, ?13, ?14)",
     )?
     .execute(params![
         context.turn,
@@ -232,6 +232,7 @@ fn insert_turn(
         open.request_digest,
         open.credential,
         open.context,
+        open.inbound,
     ])?;
     Ok(())
 }

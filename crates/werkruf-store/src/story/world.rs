@@ -74,7 +74,7 @@ impl<S: Store> World<S> {
 
     pub(crate) fn cancellation(&self) -> TurnCancellation {
         let (error, error_code) = (r#"{"code":"canceled"}"#.to_owned(), "canceled".to_owned());
-        TurnCancellation { error, error_code, event: event(EventType::Error), at: self.now }
+        TurnCancellation { error, error_code, event: event(EventType::Error), outbox: Vec::new(), at: self.now }
     }
 
     pub(crate) fn opening(&self, conversation: ConversationRef, text: &str) -> OpenTurn {

@@ -283,6 +283,7 @@ fn inbound_message(
         locale: None,
         debug: false,
         idempotency,
+        inbound: None,
         context: context.clone(),
         parts,
         client: Some(Arc::new(client_request)),

@@ -126,7 +126,7 @@ BEGIN
     DELETE FROM messages WHERE tenant_id = the_tenant AND conversation_id = the_conversation AND id = ANY (ids);
     GET DIAGNOSTICS deleted = ROW_COUNT;
     DELETE FROM inbox WHERE tenant_id = the_tenant AND turn_id = ANY (message_turns);
-    UPDATE turns SET message = NULL, partial = NULL, client = NULL, transcript_digest = NULL, request_digest = NULL, context = NULL
+    UPDATE turns SET message = NULL, partial = NULL, client = NULL, transcript_digest = NULL, request_digest = NULL, context = NULL, inbound = NULL
     WHERE tenant_id = the_tenant AND id = ANY (message_turns);
     -- The title is the beginning of the first message. The summary is about messages, and stays while one of them does.
     UPDATE conversations SET title = coalesce((SELECT left(content, 80) FROM messages WHERE tenant_id = the_tenant

@@ -101,11 +101,12 @@ BEGIN
   END IF;
   IF NOT starts THEN claimed_epoch := NULL; END IF;
   INSERT INTO turns (id, tenant_id, conversation_id, user_id, kind, assistant, key_id, status, created_at, updated_at, client, request_digest,
-    credential, context)
+    credential, context, inbound)
   VALUES (the_turn, the_tenant, the_conversation, doc ->> 'user_id', doc ->> 'kind',
     coalesce(nullif(doc ->> 'assistant', ''), found_assistant, ''), (doc ->> 'key_id')::uuid,
     CASE WHEN NOT starts THEN 'accepted' WHEN doc ? 'calls' AND doc ->> 'kind' <> 'chat' THEN 'acting' ELSE 'planning' END,
-    the_time, the_time, (doc ->> 'client')::json, doc ->> 'request_digest', doc ->> 'credential', (doc ->> 'context')::json);
+    the_time, the_time, (doc ->> 'client')::json, doc ->> 'request_digest', doc ->> 'credential', (doc ->> 'context')::json,
+    (doc ->> 'inbound')::json);
   IF doc ? 'unanswered' AND existing THEN
     PERFORM put_client_results(the_tenant, the_conversation, doc -> 'results', doc ->> 'unanswered');
   END IF;

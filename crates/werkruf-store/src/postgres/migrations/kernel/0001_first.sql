@@ -208,6 +208,7 @@ CREATE TABLE turns (
   request_digest   text,
   credential       text NOT NULL DEFAULT '',
   context          json,
+  inbound          json,
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 85);

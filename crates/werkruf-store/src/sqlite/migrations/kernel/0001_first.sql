@@ -205,6 +205,7 @@ CREATE TABLE turns (
   request_digest   TEXT,
   credential       TEXT NOT NULL DEFAULT '',
   context          TEXT,
+  inbound          TEXT,
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, conversation_id) REFERENCES conversations (tenant_id, id) ON DELETE CASCADE
 ) STRICT;

@@ -1,0 +1,87 @@
+//! What a channel is: it cuts texts into parts and sends rows of the outbox to people or programs.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use werkruf_contract::{BoxFuture, Uuid};
+use werkruf_store::OutboxRow;
+
+/// A channel with an address per recipient, such as WhatsApp. Messages come in by its own routes; what it has to send are rows of the outbox.
+pub trait Channel: Debug + Send + Sync {
+    /// The name in rows, in the configuration and in `channels` of assistants.
+    fn name(&self) -> &'static str;
+    /// Cuts a text into parts that the channel can send, in order. A text without content has no part.
+    fn parts(&self, text: &str) -> Vec<String>;
+    /// Sends one row. It is called again only as the result says.
+    fn send<'a>(&'a self, row: &'a OutboxRow) -> BoxFuture<'a, SendResult>;
+    /// How long a row whose sending is in doubt waits for a delivery report.
+    fn reconcile_after(&self) -> Duration;
+}
+
+/// What became of one sending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SendResult {
+    Sent {
+        /// The channel's id of the message.
+        external_id: Option<String>,
+    },
+    /// It surely did not arrive. Another attempt follows, at the earliest after this time; without one, the outbox chooses.
+    Retry { after: Option<Duration>, code: String, message: String },
+    /// It may have arrived.
+    Unknown { code: String, message: String },
+    /// It did not arrive and never will.
+    Dead { code: String, message: String },
+}
+
+/// What a row of the outbox carries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum OutboxBody {
+    /// A part of an answer, or a notice.
+    Text { text: String },
+    /// A request for a decision, with two buttons. `text` says what is decided, for people.
+    Approval { text: String, approval_id: Uuid, approve: String, deny: String },
+    /// An event for a program.
+    Notification { event: Value },
+    /// A message that came too late to be answered.
+    StaleInbound { text: String },
+}
+
+/// What a channel says about an inbound message. It is stored with the turn, so that a process that takes the turn over knows it too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inbound {
+    pub reply_to: ReplyTo,
+    /// A keyword: the call that answers the message without a model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct: Option<DirectCall>,
+    /// The sender wrote too many messages. The message is stored, and the turn ends without a model request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_limit: Option<OverLimit>,
+}
+
+/// Where the answers of a turn go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplyTo {
+    pub channel: String,
+    /// The account that received the message, such as a phone number's id. It also sends the answers.
+    pub account: String,
+    /// The sender's address.
+    pub address: String,
+}
+
+/// A call that a keyword stands for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DirectCall {
+    pub tool: String,
+    pub arguments: Value,
+}
+
+/// A message above the limit of turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverLimit {
+    pub retry_after_ms: u64,
+    /// The sender was told already.
+    pub silent: bool,
+}

@@ -1,0 +1,248 @@
+//! The outbox: what the server sends to people and programs, in order per recipient; and the contacts that channels know.
+//!
+//! Invariants: rows are written in the transaction of what they announce. Rows of one lane leave in order: only the oldest open row of a
+//! lane is claimed, under the lock of the lane's own row. A row whose sending may have succeeded is sent at most once more and marked.
+
+use jiff::Timestamp;
+use werkruf_contract::Uuid;
+
+use crate::{InboxEntry, JsonText, Page, StoreFuture};
+
+/// The outbox and the contacts of channels.
+pub trait Outbox: Send + Sync {
+    /// Records an inbound item that starts no turn, with what is sent about it. False when the inbox has the item already; then nothing is written.
+    fn record_inbound(&self, inbound: RecordedInbound) -> StoreFuture<'_, bool>;
+    /// The contact of a known user, with its conversation. Both are created when they are missing, also when two messages come at once.
+    fn contact(&self, contact: NewContact) -> StoreFuture<'_, ContactRow>;
+    /// The contacts of these users on a channel.
+    fn contacts_of(&self, tenant_id: Uuid, channel: String, user_ids: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>>;
+    /// Takes the oldest open row of up to `limit` lanes that are due, of all tenants, and marks each as `sending` by `owner`, to be decided
+    /// before `until`. A row that was found `sending` after its time is marked `ambiguous` and returned once more; the second time it is dead.
+    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<OutboxRow>>;
+    /// When the next lane is due.
+    fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>>;
+    /// The rows that an earlier process of this database left `sending` wait until then for a delivery report. Does nothing where several
+    /// processes share the database: there the time of the claim decides.
+    fn adopt(&self, owner: String, until: Timestamp) -> StoreFuture<'_, u64>;
+    /// Writes what became of a sending. False when the row is not `sending` in this attempt (any more).
+    fn settle(&self, settlement: Settlement) -> StoreFuture<'_, bool>;
+    /// Applies a delivery report. A status only moves forward. Returns the row as it is now, or `None` when no row matches or the inbox has
+    /// the report already.
+    fn report(&self, report: DeliveryReport) -> StoreFuture<'_, Option<OutboxRow>>;
+    /// Rows of a tenant, by status if one is given.
+    fn outbox(&self, tenant_id: Uuid, status: Option<OutboxStatus>, page: Page) -> StoreFuture<'_, Vec<OutboxRow>>;
+    fn outbox_row(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<OutboxRow>>;
+    /// The row that carries the buttons of an approval to a recipient.
+    fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>>;
+    /// All rows that carry the buttons of an approval.
+    fn approval_rows(&self, tenant_id: Uuid, approval_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>>;
+    /// A dead row, and the later parts of its turn that died with it, become `pending` with no attempts. False when it is not dead.
+    fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, now: Timestamp) -> StoreFuture<'_, bool>;
+    /// Rows that a restore holds become `pending`: one, or all of the tenant. Returns how many.
+    fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> StoreFuture<'_, u64>;
+}
+
+/// The states of a row. A restore holds rows that were not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OutboxStatus {
+    Pending,
+    Sending,
+    Sent,
+    Delivered,
+    Read,
+    Dead,
+    Held,
+}
+
+impl OutboxStatus {
+    pub const ALL: [Self; 7] = [Self::Pending, Self::Sending, Self::Sent, Self::Delivered, Self::Read, Self::Dead, Self::Held];
+
+    /// The value in the table.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Sending => "sending",
+            Self::Sent => "sent",
+            Self::Delivered => "delivered",
+            Self::Read => "read",
+            Self::Dead => "dead",
+            Self::Held => "held",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == name)
+    }
+}
+
+/// Where a row goes. Rows with the same lane leave in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipient {
+    /// `whatsapp`, `webhook`.
+    pub channel: String,
+    /// The sending number, or the name of the webhook.
+    pub account: String,
+    /// The address at the channel.
+    pub address: String,
+    /// The user who receives it, so that an erasure finds it.
+    pub user_id: Option<String>,
+    pub lane: String,
+}
+
+/// A row to write. Its part is the next one of its turn and channel, by the order of writing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewOutboxRow {
+    pub id: Uuid,
+    pub recipient: Recipient,
+    pub conversation_id: Option<Uuid>,
+    pub turn_id: Option<Uuid>,
+    pub approval_id: Option<Uuid>,
+    /// What is sent, in a form that the channel understands.
+    pub body: JsonText,
+    /// Whether the recipient recognizes a repeated sending by its id. Otherwise a doubtful one is repeated once and marked.
+    pub repeatable: bool,
+    /// A row that can never be sent is written as dead, with this code.
+    pub dead: Option<String>,
+    pub next_at: Timestamp,
+}
+
+/// A row of `outbox`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxRow {
+    pub id: Uuid,
+    pub tenant_id: Uuid,
+    pub recipient: Recipient,
+    pub conversation_id: Option<Uuid>,
+    pub turn_id: Option<Uuid>,
+    pub approval_id: Option<Uuid>,
+    pub part: u32,
+    pub body: JsonText,
+    pub status: OutboxStatus,
+    pub repeatable: bool,
+    pub ambiguous: bool,
+    pub attempts: u32,
+    pub error_code: Option<String>,
+    pub error: Option<String>,
+    pub external_id: Option<String>,
+    pub next_at: Timestamp,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// What became of a sending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    pub tenant_id: Uuid,
+    pub id: Uuid,
+    /// The attempt that is settled.
+    pub attempt: u32,
+    pub end: SendEnd,
+    /// Written together with a dead row.
+    pub announce: Vec<NewOutboxRow>,
+    pub now: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SendEnd {
+    Sent {
+        external_id: Option<String>,
+    },
+    /// It surely did not arrive; another attempt follows.
+    Retry {
+        at: Timestamp,
+        code: String,
+        message: String,
+    },
+    /// It may have arrived. The row stays `sending` until a report comes, or until then.
+    Unknown {
+        until: Timestamp,
+        code: String,
+        message: String,
+    },
+    /// It did not arrive and never will. Later parts of the same turn in the lane die with it (`earlier_part_dead`).
+    Dead {
+        code: String,
+        message: String,
+    },
+}
+
+/// A delivery report of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryReport {
+    pub tenant_id: Uuid,
+    pub channel: String,
+    pub account: String,
+    /// The row's id, where the channel returns it.
+    pub outbox_id: Option<Uuid>,
+    pub external_id: String,
+    pub status: ReportedStatus,
+    pub inbox: InboxEntry,
+    /// Written together with a row that becomes dead.
+    pub announce: Vec<NewOutboxRow>,
+    pub now: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportedStatus {
+    Sent,
+    Delivered,
+    Read,
+    /// With `resend`, the row becomes `pending` again with this body; without, it is dead.
+    Failed {
+        code: String,
+        message: String,
+        resend: Option<JsonText>,
+    },
+}
+
+/// An inbound item without a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedInbound {
+    pub tenant_id: Uuid,
+    pub inbox: InboxEntry,
+    pub rows: Vec<NewOutboxRow>,
+    /// With it, `rows` are written only if the sender got no notice of this kind for that long.
+    pub notice: Option<Notice>,
+    pub now: Timestamp,
+}
+
+/// A text that a sender gets at most once per time span.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub channel: String,
+    pub account: String,
+    /// The sender: a user id, or the address of an unknown sender.
+    pub person: String,
+    pub address: String,
+    /// No notice was written after this time.
+    pub since: Timestamp,
+}
+
+/// A known user who wrote on a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewContact {
+    pub tenant_id: Uuid,
+    pub channel: String,
+    pub account: String,
+    pub user_id: String,
+    /// Where answers go. Replaces the stored address.
+    pub address: String,
+    /// When the message was written; opens the window in which free text may be sent.
+    pub inbound_at: Timestamp,
+    /// The id and title of the conversation, if it must be created.
+    pub conversation_id: Uuid,
+    pub title: String,
+    pub assistant: String,
+    pub now: Timestamp,
+}
+
+/// A row of `contacts`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContactRow {
+    pub channel: String,
+    pub account: String,
+    pub user_id: String,
+    pub address: String,
+    pub conversation_id: Uuid,
+    pub last_inbound_at: Timestamp,
+}
