@@ -9,6 +9,7 @@ use werkruf_store::{Cluster, People, Records, Turns};
 
 use super::in_flight::InFlight;
 use super::results::ResultLimit;
+use crate::channel::Inbound;
 use crate::journal::Journal;
 use crate::lease::{RunningTurn, Wakeup};
 use crate::limits::Limits;
@@ -46,6 +47,8 @@ pub(crate) struct TurnScope {
     /// Texts in the language that the user is answered in.
     pub(crate) texts: Texts,
     pub(crate) result_limit: ResultLimit,
+    /// What the channel said about the message; `None` where the turn did not come from a channel with addresses.
+    pub(crate) inbound: Option<Arc<Inbound>>,
 }
 
 impl std::ops::Deref for TurnScope {
