@@ -138,7 +138,9 @@ fn log(row: &OutboxRow, end: &SendEnd) {
         SendEnd::Sent { .. } => tracing::debug!(%outbox_id, channel, attempt, "sent"),
         SendEnd::Retry { code, .. } => tracing::info!(%outbox_id, channel, attempt, code, "not sent; another attempt follows"),
         SendEnd::Unknown { code, .. } => tracing::warn!(%outbox_id, channel, attempt, code, "perhaps sent; waiting for a report"),
-        SendEnd::Dead { code, .. } => tracing::warn!(%outbox_id, channel, attempt, code, "not sent; `werkruf outbox list --status dead` shows it"),
+        SendEnd::Dead { code, .. } => {
+            tracing::warn!(%outbox_id, channel, attempt, code, "not sent; `werkruf outbox list --status dead` shows it")
+        }
     }
 }
 
