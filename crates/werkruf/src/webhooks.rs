@@ -76,7 +76,7 @@ impl Channel for WebhookChannel {
             };
             match serde_json::from_str(&row.body) {
                 Ok(OutboxBody::Notification { event }) => target.post(&self.client, event.to_string().into_bytes()).await,
-                Ok(_) | Err(_) => dead("unreadable_body", "the row holds no notification".to_owned()),
+                Ok(_) | Err(_) => dead("internal", "the row holds no notification".to_owned()),
             }
         })
     }
@@ -98,7 +98,7 @@ impl Target {
         match request.send().await {
             Ok(response) => result_of(response).await,
             Err(error) => {
-                let code = if error.is_connect() { "unreachable" } else { "no_answer" };
+                let code = if error.is_connect() { "upstream_unreachable" } else { "no_answer" };
                 SendResult::Retry { after: None, code: code.to_owned(), message: cause(&error) }
             }
         }
@@ -111,13 +111,13 @@ async fn result_of(response: Response) -> SendResult {
     if status.is_success() {
         return SendResult::Sent { external_id: None };
     }
-    let (after, code) = (retry_after(response.headers()), format!("http_{}", status.as_u16()));
-    let message = excerpt(response).await;
+    let after = retry_after(response.headers());
+    let message = format!("HTTP {}: {}", status.as_u16(), excerpt(response).await);
     let again = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
     if status.is_client_error() && !again.contains(&status) {
-        return dead(&code, message);
+        return dead("webhook_refused", message);
     }
-    SendResult::Retry { after, code, message }
+    SendResult::Retry { after, code: "upstream_error".to_owned(), message }
 }
 
 async fn excerpt(mut response: Response) -> String {

@@ -99,7 +99,7 @@ async fn send(channel: &Arc<dyn Channel>, row: &OutboxRow) -> SendResult {
             tracing::error!(%error, "a channel panicked while it sent a row");
             unknown("channel_panicked", "the channel broke while it sent this")
         }
-        Err(_) => unknown("timeout", "the channel did not answer in time"),
+        Err(_) => unknown("no_answer", "the channel did not answer in time"),
     }
 }
 
