@@ -13,7 +13,6 @@ use werkruf_store::{OutboxRow, PersonAddress};
 pub enum Step {
     Retry,
     Unknown,
-    Dead,
     Panic,
     /// Waits until the gate is raised, then has sent.
     Hold(Cancel),
@@ -77,7 +76,6 @@ impl Channel for FakeChannel {
                 None => {}
                 Some(Step::Retry) => return SendResult::Retry { after: None, code, message },
                 Some(Step::Unknown) => return SendResult::Unknown { code, message },
-                Some(Step::Dead) => return SendResult::Dead { code, message },
                 Some(Step::Panic) => panic!("as the test says"),
                 Some(Step::Hold(gate)) => gate.raised().await,
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
+use tokio_util::task::TaskTracker;
 use werkruf_contract::{Cancel, Clock, Principal, ToolContext, Uuid};
 use werkruf_runtime::{
     AcceptedTurn, Assistants, Caller, ChannelMessage, Channels, DirectCall, Inbound, InboundMessage, Limits, ModelAccounts, ModelGate,
@@ -31,6 +32,7 @@ pub struct Office {
     pub clock: Clock,
     /// Raised to let held answers of the model go on.
     pub gate: Cancel,
+    pub tasks: TaskTracker,
     _folder: TempDir,
 }
 
@@ -87,8 +89,9 @@ impl Office {
         };
         let runtime = Runtime::new(services, setup);
         let sender = runtime.clone();
-        tokio::spawn(async move { sender.run_outbox().await });
-        Self { runtime, store, channel, clock, gate, _folder: folder }
+        let tasks = TaskTracker::new();
+        tasks.spawn(async move { sender.run_outbox().await });
+        Self { tasks, runtime, store, channel, clock, gate, _folder: folder }
     }
 
     pub async fn principal(&self, user_id: &str) -> Arc<Principal> {

@@ -57,7 +57,7 @@ async fn a_lane_does_not_wait_for_another_and_a_drain_finishes_what_is_being_sen
     office.write("pay", Office::pay(), None).await;
     office.rows_once(|rows| rows.iter().any(|row| row.approval_id.is_some() && row.status == OutboxStatus::Sent)).await;
     let runtime = office.runtime.clone();
-    let drain = tokio::spawn(async move { runtime.drain().await });
+    let drain = office.tasks.spawn(async move { runtime.drain().await });
     while !office.runtime.is_draining() {
         tokio::task::yield_now().await;
     }
