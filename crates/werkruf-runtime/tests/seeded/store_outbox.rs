@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 use werkruf_store::{
-    Claimed, ContactRow, DeliveryReport, NewContact, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound, Settlement, StoreFuture,
+    Author, Claimed, ContactRow, DeliveryReport, NewContact, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound, Settlement,
+    StoreFuture,
 };
 
 use crate::store::{Store, not_simulated};
@@ -45,10 +46,10 @@ impl Outbox for Store {
     fn approval_rows(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
         not_simulated()
     }
-    fn retry_outbox(&self, _: Uuid, _: Uuid, _: Timestamp) -> StoreFuture<'_, bool> {
+    fn retry_outbox(&self, _: Uuid, _: Uuid, _: Author, _: Timestamp) -> StoreFuture<'_, bool> {
         not_simulated()
     }
-    fn release_outbox(&self, _: Uuid, _: Option<Uuid>, _: Timestamp) -> StoreFuture<'_, u64> {
+    fn release_outbox(&self, _: Uuid, _: Option<Uuid>, _: Author, _: Timestamp) -> StoreFuture<'_, u64> {
         not_simulated()
     }
 }
