@@ -281,6 +281,7 @@ impl Engine {
             debug: false,
             result_limit: ResultLimit::default(),
             inbound: None,
+            used: Mutex::default(),
         }
     }
 }
