@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_contract::{EventType, ToolContext, TurnStatus, Usage, Uuid};
 use werkruf_runtime::{AcceptedTurn, Caller, ChannelMessage, DirectCall, Inbound, InboundMessage, Pins, Refusal, ReplyTo};
-use werkruf_store::{InboxEntry, People, Records, TurnRow, Turns};
+use werkruf_store::{InboxEntry, TurnRow};
 
 use crate::support::{TestServer, body};
 
@@ -79,7 +79,7 @@ async fn turn(server: &TestServer, turn_id: Uuid) -> TurnRow {
 
 /// The roles and texts of a conversation.
 async fn messages(server: &TestServer, user: i64, conversation: &Value) -> Vec<(String, String)> {
-    let path = format!("/api/conversations/{}", conversation.as_str().unwrap());
+    let path = format!("/api/conversations/{}/messages", conversation.as_str().unwrap());
     let shown = body(server.as_user(user, Method::GET, &path).send().await.unwrap()).await;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     shown["messages"].as_array().unwrap().iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
@@ -111,7 +111,7 @@ async fn what_failed_is_explained_in_the_language_of_the_message() {
         (5, "requests", "get_requests", "You are not permitted to see this."),
         (5, "meine requests", "get_requests", "Dafür fehlt dir die Berechtigung."),
         (5, "mis requests", "get_requests", "No tienes permiso para ver esto."),
-        (3, "requests", "no_such_tool", "Das hat gerade nicht geklappt (unknown_tool)."),
+        (3, "requests", "no_such_tool", "Diese Funktion gibt es hier nicht."),
         (3, "requests", "test_panic", "Das Werkzeug ist beim Ausführen abgebrochen. Der Betreiber weiß Bescheid."),
     ]
     .into_iter()
