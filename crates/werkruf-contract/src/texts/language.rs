@@ -27,7 +27,7 @@ const ENGLISH: &str = "we they she what which how who when where why have has ha
     their and or but not for of to with without about from by at the this that these those there any all some much many very today yesterday \
     tomorrow week weeks month year day days hour hours monday tuesday wednesday thursday friday saturday sunday january february march may june \
     july october december open show list find give tell search need want worked working work long due done emergency emergencies please hello \
-    thanks thank yes you it its if is good morning evening flight flights fly next last";
+    thanks thank yes remember prefer like let go you it its if is good morning evening flight flights fly next last";
 const SPANISH: &str = "yo cual cuales quien cuando cuanto cuanta cuantos cuantas soy eres somos tengo tiene tienes hay estoy estan del el los las \
     de la que en con por para como esta este estas estos un una mi mis son si se mes unos unas hoy ayer manana semana dia dias ano hora lunes \
     martes miercoles jueves viernes sabado domingo enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre \

@@ -66,6 +66,9 @@ const ENGLISH: &[&str] = &[
     "Does Müller have open tasks?",
     "I need the worktime",
     "tell me about Köln",
+    "I prefer window seats",
+    "Remember me",
+    "go on",
 ];
 
 const SPANISH: &[&str] = &[
@@ -115,6 +118,7 @@ const NONE: &[&str] = &[
     "ok",
     "OK",
     "okay",
+    "hi",
     "no",
     "es",
     "was",

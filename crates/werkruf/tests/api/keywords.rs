@@ -124,6 +124,30 @@ async fn what_failed_is_explained_in_the_language_of_the_message() {
 }
 
 #[tokio::test]
+async fn the_language_is_that_of_the_message_else_of_the_conversation_else_of_the_person() {
+    let server = TestServer::open().await;
+    let (english, german) = ("You are not permitted to see this.", "Dafür fehlt dir die Berechtigung.");
+    let mut conversation_id = None;
+    // Eva's own language is English.
+    for (at, (text, expected)) in [
+        ("15.11.2026", english),
+        ("am 3. Mai in Berlin", german),
+        ("15.11.2026", german),
+        ("FRA", german),
+        ("tomorrow", english),
+        ("ok", english),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let id = format!("m{at}");
+        let accepted = send(&server, Sent { conversation_id, ..keyword(5, text, &id, "get_requests") }).await.unwrap();
+        conversation_id = Some(accepted.conversation_id);
+        assert_eq!(ended(accepted).await.1["message"]["content"], expected, "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_keyword_that_needs_an_approval_ends_with_the_tools_text_after_the_decision() {
     let server = TestServer::open().await;
     for (decision, expected) in [("approve", "Printer"), ("deny", "Das wurde nicht genehmigt.")] {
