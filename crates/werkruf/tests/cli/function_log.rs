@@ -52,6 +52,7 @@ async fn every_call_and_every_turn_is_one_line_of_the_log() {
     assert!(requests["result_count"].as_u64().unwrap() > 0 && requests.get("error").is_none(), "{requests}");
     let echo = of("test_echo");
     assert_eq!((&echo["arguments"], &echo["turn_id"]), (&json!(r#"["value"]"#), &requests["turn_id"]), "{echo}");
+    assert!(!echo.to_string().contains("forged"), "values of arguments are not logged: {echo}");
     let invented = lines.iter().find(|line| line["error"] == "unknown_tool").unwrap_or_else(|| panic!("{log}"));
     assert_eq!((&invented["result_count"], &used(invented)), (&json!(0), &json!([2, 300, 30])), "{invented}");
     assert_eq!(invented["arguments"], "unreadable", "{invented}");
@@ -61,7 +62,6 @@ async fn every_call_and_every_turn_is_one_line_of_the_log() {
         assert_eq!((&line["turn_id"], &line["conversation_id"]), (&turn["turn_id"], &turn["conversation_id"]), "{line}");
     }
     assert_eq!(lines.len(), 4, "{log}");
-    assert!(!log.contains("forged\\\\\""), "values of arguments are not logged: {log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
