@@ -28,6 +28,8 @@ mod mistakes;
 mod model;
 #[path = "cli/office.rs"]
 mod office;
+#[path = "cli/outbox.rs"]
+mod outbox;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/status.rs"]
