@@ -92,7 +92,7 @@ fn decide(user: &NewUser, principal: Option<&Principal>, spec: &ToolSpec, other:
     let (allowed, reason) = match (principal, need, held, other) {
         (None, ..) => (false, format!("User {} is not active, so nothing runs for them.", user.id)),
         (Some(_), None, _, None) => (true, format!("{} needs no permission{}.", spec.name, approval(spec))),
-        (Some(_), None, _, Some(_)) => (false, format!("{} needs no permission and gives a user their own data only.", spec.name)),
+        (Some(_), None, _, Some(_)) => (false, format!("{} needs no permission, and it shows no rows of other users.", spec.name)),
         (Some(principal), Some(need), None, _) => (false, no_permission(principal, need)),
         (Some(principal), Some(_), Some(held), None) => (true, format!("{}{}.", granted(user, principal, held), approval(spec))),
         (Some(principal), Some(_), Some(held), Some(other)) => {

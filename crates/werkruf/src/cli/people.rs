@@ -212,7 +212,7 @@ fn print_row(row: &Value, json: bool) -> Result<(), CliError> {
     if json {
         print::json(row)
     } else {
-        print::object(row)
+        print::object(&lists::readable(row))
     }
     Ok(())
 }

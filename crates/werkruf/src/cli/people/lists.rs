@@ -78,6 +78,16 @@ fn names(user: &Value, roles: &[Value]) -> String {
     if names.is_empty() { "-".to_owned() } else { names.join(", ") }
 }
 
+/// A row with its permissions as commands take them, one per line.
+pub(super) fn readable(row: &Value) -> Value {
+    let mut row = row.clone();
+    if let Some(list) = row.get("permissions").and_then(Value::as_array) {
+        let lines: Vec<String> = list.iter().map(permission).collect();
+        row["permissions"] = lines.join("\n").into();
+    }
+    row
+}
+
 /// A permission as commands take it.
 fn permission(line: &Value) -> String {
     ["entity", "entity_type", "access", "scope"].map(|field| print::cell(line, field)).join(":")
