@@ -139,7 +139,7 @@ pub(crate) enum EditStep {
     /// The row is already as it should be.
     Keep(PeopleRow),
     Write {
-        before: Option<PeopleRow>,
+        before: Option<Box<PeopleRow>>,
         after: PeopleRow,
     },
     Remove(PeopleRow),
@@ -169,7 +169,7 @@ impl PeopleEdit {
             (Self::Delete { .. }, Some(PeopleRow::User(user))) => {
                 let before = PeopleRow::User(user.clone());
                 let after = PeopleRow::User(NewUser { active: false, ..user });
-                return Ok(if before == after { EditStep::Keep(after) } else { EditStep::Write { before: Some(before), after } });
+                return Ok(if before == after { EditStep::Keep(after) } else { EditStep::Write { before: Some(Box::new(before)), after } });
             }
             (Self::Delete { .. }, Some(row)) => return Ok(EditStep::Remove(row)),
             (Self::Create { fields }, None) => (fields, None),
@@ -178,7 +178,7 @@ impl PeopleEdit {
         Ok(match read(kind, id, before.as_ref(), fields)? {
             Err(faults) => EditStep::Refuse(EditRefusal::Faults(faults.into_list())),
             Ok(after) if before.as_ref() == Some(&after) => EditStep::Keep(after),
-            Ok(after) => EditStep::Write { before, after },
+            Ok(after) => EditStep::Write { before: before.map(Box::new), after },
         })
     }
 }

@@ -135,8 +135,8 @@ impl Editing {
                     if before.is_none() && !self.claim(transaction, id).await? {
                         continue;
                     }
-                    self.write(transaction, before.as_ref(), &after).await?;
-                    let act = act(before.as_ref(), Some(&after))?;
+                    self.write(transaction, before.as_deref(), &after).await?;
+                    let act = act(before.as_deref(), Some(&after))?;
                     (after, act)
                 }
             };

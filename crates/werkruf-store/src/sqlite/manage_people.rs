@@ -126,8 +126,8 @@ fn carry_out(
             if let Err(refusal) = references(c, &tenant, &after)?.check(&after) {
                 return Ok(Err(refusal));
             }
-            write(c, &tenant, before.as_ref(), &after)?;
-            let act = act(before.as_ref(), Some(&after))?;
+            write(c, &tenant, before.as_deref(), &after)?;
+            let act = act(before.as_deref(), Some(&after))?;
             (after, act)
         }
     };
