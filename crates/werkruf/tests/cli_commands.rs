@@ -28,11 +28,15 @@ mod mistakes;
 mod model;
 #[path = "cli/office.rs"]
 mod office;
+#[path = "cli/people.rs"]
+mod people;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/status.rs"]
 mod status;
 #[path = "cli/support.rs"]
 mod support;
+#[path = "../../../tests/postgres/fresh.rs"]
+mod testbed;
 #[path = "cli/tls.rs"]
 mod tls;
