@@ -176,3 +176,11 @@ flights-no-such = { $count ->
    *[other] Gezeigt wurden { $count } Flüge; wähl bitte einen davon.
 }
 remembered = Gemerkt: { $content }
+
+# Texte auf Kanälen wie WhatsApp.
+channel-waits = Das muss noch genehmigt werden, und zwar von { $roles }: { $tool }. Sobald es entschieden ist, kommt hier die Antwort.
+channel-approval = { $name } bittet um: { $tool }
+channel-approve = Genehmigen
+channel-deny = Ablehnen
+channel-approved = { $name } hat genehmigt: { $tool }
+channel-denied = { $name } hat abgelehnt: { $tool }

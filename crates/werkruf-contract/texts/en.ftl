@@ -176,3 +176,11 @@ flights-no-such = { $count ->
    *[other] { $count } flights were shown; please choose one of them.
 }
 remembered = Noted: { $content }
+
+# Texts on channels such as WhatsApp.
+channel-waits = This needs an approval by { $roles }: { $tool }. You get an answer here as soon as it is decided.
+channel-approval = { $name } asks for: { $tool }
+channel-approve = Approve
+channel-deny = Deny
+channel-approved = { $name } approved: { $tool }
+channel-denied = { $name } denied: { $tool }

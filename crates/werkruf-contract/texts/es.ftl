@@ -176,3 +176,11 @@ flights-no-such = { $count ->
    *[other] Se mostraron { $count } vuelos; elige uno de ellos.
 }
 remembered = Anotado: { $content }
+
+# Textos en canales como WhatsApp.
+channel-waits = Esto necesita la aprobación de { $roles }: { $tool }. La respuesta llegará aquí en cuanto se decida.
+channel-approval = { $name } solicita: { $tool }
+channel-approve = Aprobar
+channel-deny = Rechazar
+channel-approved = { $name } aprobó: { $tool }
+channel-denied = { $name } rechazó: { $tool }

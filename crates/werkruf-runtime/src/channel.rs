@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use werkruf_contract::{BoxFuture, Uuid};
-use werkruf_store::OutboxRow;
+use werkruf_store::{OutboxRow, PersonAddress};
 
 /// A channel with an address per recipient, such as WhatsApp. Messages come in by its own routes; what it has to send are rows of the outbox.
 pub trait Channel: Debug + Send + Sync {
@@ -19,6 +19,10 @@ pub trait Channel: Debug + Send + Sync {
     fn send<'a>(&'a self, row: &'a OutboxRow) -> BoxFuture<'a, SendResult>;
     /// How long a row whose sending is in doubt waits for a delivery report.
     fn reconcile_after(&self) -> Duration;
+    /// Where a person of the tenant can be reached who has not written on this channel yet: the sending account and the address.
+    fn address_of(&self, _tenant_id: Uuid, _person: &PersonAddress) -> Option<(String, String)> {
+        None
+    }
 }
 
 /// What became of one sending.

@@ -1,17 +1,17 @@
 //! The services and the state that all turns of this process share.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{BoxFuture, Cancel, Clock, Texts, Uuid};
-use werkruf_store::{Approvals, ClientRequests, Cluster, People, Records, Store, Streams, Turns};
+use werkruf_store::{Approvals, ClientRequests, Cluster, Outbox, People, Records, Store, StoreError, Streams, TurnRow, Turns};
 
 use crate::assistant::Assistant;
 use crate::call::{InFlight, ResultLimit, TurnScope, TurnServices};
-use crate::channel::OverLimit;
-use crate::journal::{Journal, JournalOwner, JournalStore};
+use crate::channel::{Inbound, OverLimit};
+use crate::journal::{Audience, Journal, JournalStore, TurnOwner};
 use crate::lease::{RunningTurn, RunningTurns, TurnQueues, Wakeup};
 use crate::limits::Limits;
 use crate::model::ModelAccounts;
@@ -30,6 +30,7 @@ pub struct Services {
     pub clients: Arc<dyn ClientRequests>,
     pub streams: Arc<dyn Streams>,
     pub cluster: Arc<dyn Cluster>,
+    pub outbox: Arc<dyn Outbox>,
     pub models: ModelAccounts,
     pub clock: Clock,
     pub limits: Limits,
@@ -46,6 +47,7 @@ impl Services {
             clients: store.clone(),
             streams: store.clone(),
             cluster: store.clone(),
+            outbox: store.clone(),
             models,
             clock,
             limits,
@@ -95,6 +97,8 @@ pub(crate) struct Engine {
     pub(crate) tasks: TaskTracker,
     /// Wakes tasks that wait for changes of other processes.
     pub(crate) wakeup: Wakeup,
+    /// When the loop that sends rows of the outbox last looked for some, in Unix milliseconds; 0: never.
+    pub(crate) outbox_progress_ms: AtomicI64,
     /// Names this process in leases.
     pub(crate) owner: String,
     /// Ends the background loops.
@@ -119,6 +123,7 @@ impl Engine {
             people: Arc::clone(&store.people),
             records: Arc::clone(&store.records),
             cluster: Arc::clone(&store.cluster),
+            outbox: Arc::clone(&store.outbox),
             models: store.models.clone(),
             wakeup: wakeup.clone(),
             tasks: tasks.clone(),
@@ -130,6 +135,7 @@ impl Engine {
             turns: Arc::clone(&store.turns),
             cluster: Arc::clone(&store.cluster),
             broadcast: Arc::clone(&broadcast),
+            outbox: Wakeup::default(),
             clock: store.clock.clone(),
         };
         Self {
@@ -141,6 +147,7 @@ impl Engine {
             running: RunningTurns::default(),
             tasks,
             wakeup,
+            outbox_progress_ms: AtomicI64::default(),
             owner: store.clock.new_id().to_string(),
             stopping: Cancel::default(),
             unstarted: Mutex::default(),
@@ -264,13 +271,21 @@ impl Engine {
         turn_id: Uuid,
         conversation_id: Option<Uuid>,
         running: Arc<RunningTurn>,
+        inbound: Option<Arc<Inbound>>,
     ) -> TurnScope {
         let deadline = timer::after(self.limits.turn());
         let principal = &caller.principal;
-        let owner = JournalOwner { tenant_id: principal.tenant_id, conversation_id, turn_id, user_id: principal.user_id.clone() };
+        let owner = TurnOwner {
+            tenant_id: principal.tenant_id,
+            tenant_slug: principal.tenant_slug.clone(),
+            conversation_id,
+            turn_id,
+            user_id: principal.user_id.clone(),
+        };
+        let audience = Audience::new(owner, Arc::clone(&setup), self.store.clock.clone(), inbound.as_deref());
         TurnScope {
             services: self.turn_services.clone(),
-            journal: Journal::new(self.journals.clone(), Arc::clone(&running), owner, deadline),
+            journal: Journal::new(self.journals.clone(), Arc::clone(&running), audience, deadline),
             texts: Texts::of(&principal.locale),
             setup,
             caller,
@@ -280,9 +295,30 @@ impl Engine {
             deadline,
             debug: false,
             result_limit: ResultLimit::default(),
-            inbound: None,
+            inbound,
             used: Mutex::default(),
         }
+    }
+
+    /// Who is told about a turn that does not run here.
+    pub(crate) async fn audience_of(&self, turn: &TurnRow) -> Result<Audience, StoreError> {
+        let owner = TurnOwner {
+            tenant_id: turn.tenant_id,
+            tenant_slug: self.tenant_slug(turn.tenant_id).await?,
+            conversation_id: turn.conversation_id,
+            turn_id: turn.id,
+            user_id: turn.user_id.clone(),
+        };
+        let inbound = Inbound::stored(turn.inbound.as_deref()).ok().flatten();
+        Ok(Audience::new(owner, self.setup(), self.store.clock.clone(), inbound.as_deref()))
+    }
+
+    /// The slug of a tenant, for webhooks; empty where there are none, and for a tenant that does not exist.
+    pub(crate) async fn tenant_slug(&self, tenant_id: Uuid) -> Result<String, StoreError> {
+        if !self.setup().channels.has_webhooks() {
+            return Ok(String::new());
+        }
+        Ok(self.store.people.tenant(tenant_id.to_string()).await?.map(|tenant| tenant.slug).unwrap_or_default())
     }
 }
 

@@ -31,3 +31,4 @@ mod setup;
 mod subscriber;
 mod telemetry;
 mod version;
+mod webhooks;

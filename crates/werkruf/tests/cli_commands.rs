@@ -28,6 +28,8 @@ mod mistakes;
 mod model;
 #[path = "cli/office.rs"]
 mod office;
+#[path = "cli/outbox.rs"]
+mod outbox;
 #[path = "cli/people.rs"]
 mod people;
 #[path = "cli/serve.rs"]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Texts, Usage, Uuid};
-use werkruf_store::{Cluster, NewUsage, People, Records, Turns};
+use werkruf_store::{Cluster, NewUsage, Outbox, People, Records, Turns};
 
 use super::in_flight::InFlight;
 use super::results::ResultLimit;
@@ -24,6 +24,7 @@ pub(crate) struct TurnServices {
     pub(crate) people: Arc<dyn People>,
     pub(crate) records: Arc<dyn Records>,
     pub(crate) cluster: Arc<dyn Cluster>,
+    pub(crate) outbox: Arc<dyn Outbox>,
     pub(crate) models: ModelAccounts,
     pub(crate) wakeup: Wakeup,
     pub(crate) tasks: TaskTracker,

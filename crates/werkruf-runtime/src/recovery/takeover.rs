@@ -84,15 +84,21 @@ impl Takeover {
             place.reached().await;
             return true;
         }
-        let TurnRow { id: turn_id, tenant_id, conversation_id, .. } = self.turn;
+        let audience = match self.engine.audience_of(&self.turn).await {
+            Ok(audience) => audience,
+            Err(error) => {
+                tracing::warn!(turn_id = %self.turn.id, %error, "a turn that waits could not be looked up");
+                place.reached().await;
+                return true;
+            }
+        };
         let running = registration.running();
         if self.turn.cancel_requested {
             running.cancel();
         }
-        let stream_id = conversation_id.unwrap_or(turn_id);
-        let unstarted = UnstartedTurn { engine: &self.engine, tenant_id, turn_id, stream_id, running: Some(running) };
-        // The language is not known before the turn starts.
-        unstarted.reached(place, || Texts::of("")).await
+        let unstarted = UnstartedTurn { engine: &self.engine, audience, running: Some(running) };
+        let locale = || self.turn.context.as_deref().and_then(stored_context).and_then(|context| context.locale);
+        unstarted.reached(place, || Texts::of(&locale().unwrap_or_default())).await
     }
 
     async fn claim_and_continue(mut self, registration: Registration, place: QueuePlace) -> Result<(), StoreError> {
@@ -242,9 +248,9 @@ impl Takeover {
 
     fn scope(&self, caller: Caller, fence: Fence, registration: &Registration) -> TurnScope {
         let running = Arc::clone(registration.running());
-        let mut scope = self.engine.scope(self.engine.setup(), caller, self.turn.id, self.turn.conversation_id, running);
+        let inbound = Inbound::stored(self.turn.inbound.as_deref()).ok().flatten();
+        let scope = self.engine.scope(self.engine.setup(), caller, self.turn.id, self.turn.conversation_id, running, inbound);
         scope.journal.bind(fence);
-        scope.inbound = Inbound::stored(self.turn.inbound.as_deref()).ok().flatten();
         scope
     }
 
@@ -253,7 +259,7 @@ impl Takeover {
         let turn = &self.turn;
         let principal = Principal {
             tenant_id: turn.tenant_id,
-            tenant_slug: String::new(),
+            tenant_slug: self.engine.tenant_slug(turn.tenant_id).await?,
             user_id: turn.user_id.clone(),
             name: String::new(),
             roles: Vec::new(),

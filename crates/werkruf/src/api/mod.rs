@@ -39,6 +39,7 @@ mod legacy;
 pub(crate) mod lookup;
 mod openapi;
 pub(crate) mod outage;
+mod outbox;
 mod page;
 mod people;
 mod people_may;
@@ -107,6 +108,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(turns::routes())
         .merge(calls::routes())
         .merge(approvals::routes())
+        .merge(outbox::routes())
         .merge(explain::routes())
         .merge(tools::routes())
         .merge(invoke::routes())

@@ -180,8 +180,8 @@ fn the_template_is_valid_as_written_and_uncommented() {
         })
         .map(|line| format!("{line}\n"))
         .collect();
-    let config = load(&settings, &[]).unwrap();
-    assert_eq!((config.limits, config.tools.len(), config.assistants.len()), (Limits::default(), 1, 1));
+    let config = load(&settings, &[("CRM_WEBHOOK_SECRET", "0123456789abcdef")]).unwrap();
+    assert_eq!((config.limits, config.tools.len(), config.assistants.len(), config.webhooks.len()), (Limits::default(), 1, 1, 1));
 }
 
 #[test]

@@ -63,6 +63,9 @@ mod polling;
 #[cfg(test)]
 mod provider_items;
 #[cfg(test)]
+#[path = "../support/receiver.rs"]
+mod receiver;
+#[cfg(test)]
 mod responses_model;
 #[cfg(test)]
 mod retention;
@@ -84,3 +87,5 @@ mod taint;
 mod tokens;
 #[cfg(test)]
 mod tool_tenants;
+#[cfg(test)]
+mod webhooks;
