@@ -15,11 +15,13 @@ error-model_unreadable = El servidor del modelo de lenguaje no respondió como u
 error-model_unavailable = El modelo de lenguaje no responde.
 error-unknown_user = La persona de la que vino este mensaje ya no existe.
 error-poison = Este mensaje ha detenido el servidor varias veces y no se vuelve a intentar.
+error-too_many_turns = Has enviado muchos mensajes seguidos. Espera un minuto, por favor, y vuelve a escribir.
 
 # Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = No tienes permiso para ver esto.
 call-invalid_arguments = No se pudo consultar así: { $reason }
 call-unknown_user = No hay ninguna persona con ese número.
+call-unknown_tool = Esta función no está disponible aquí.
 worktime-too-long = Ese periodo es demasiado largo. Pregunta por uno más corto.
 call-tool_timeout = La consulta tardó demasiado. Inténtalo de nuevo en un momento.
 call-canceled = La consulta se canceló.
@@ -33,6 +35,7 @@ call-response_too_large = La respuesta era demasiado grande. Pide menos, por fav
 state-not-stored = Nada de esto se pudo guardar en esta conversación, porque su espacio está lleno. La llamada en sí se llevó a cabo.
 call-tool_panicked = La herramienta falló al ejecutarse. El operador está avisado.
 call-other = Esto no ha funcionado ahora mismo ({ $code }).
+call-done = Hecho. La herramienta { $tool } respondió sin texto.
 openai-approval = La herramienta { $tool } espera la aprobación de una persona ({ $id }). En cuanto se decida, esta conversación continúa.
 
 # The offline planner, which is not a language model.
@@ -41,7 +44,6 @@ offline-lost = No lo he entendido. No soy un modelo de lenguaje, sino un planifi
 offline-can = Puedo consultar: { $things }.
 offline-can-nothing = No tengo ninguna herramienta que pueda usar aquí.
 offline-connect = Para preguntar libremente, conecta un modelo de lenguaje con OPENAI_API_KEY u OPENAI_BASE_URL.
-offline-done = Hecho. La herramienta { $tool } respondió sin texto.
 offline-thing-get_requests = solicitudes («¿Qué solicitudes hay abiertas?»)
 offline-thing-get_todos = tareas («Mis tareas de hoy»)
 offline-thing-get_worktime = horas de trabajo («¿Cuánto he trabajado hoy?»)

@@ -1,6 +1,7 @@
 //! What a channel is: it cuts texts into parts and sends rows of the outbox to people or programs.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,13 @@ pub struct Inbound {
     /// The sender wrote too many messages. The message is stored, and the turn ends without a model request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_limit: Option<OverLimit>,
+}
+
+impl Inbound {
+    /// As a turn's row has it.
+    pub(crate) fn stored(column: Option<&str>) -> serde_json::Result<Option<Arc<Self>>> {
+        column.map(|text| serde_json::from_str(text).map(Arc::new)).transpose()
+    }
 }
 
 /// Where the answers of a turn go.

@@ -10,6 +10,7 @@ use werkruf_store::{Approvals, ClientRequests, Cluster, People, Records, Store, 
 
 use crate::assistant::Assistant;
 use crate::call::{InFlight, ResultLimit, TurnScope, TurnServices};
+use crate::channel::OverLimit;
 use crate::journal::{Journal, JournalOwner, JournalStore};
 use crate::lease::{RunningTurn, RunningTurns, TurnQueues, Wakeup};
 use crate::limits::Limits;
@@ -74,6 +75,9 @@ const fn too_many(retry_after_ms: u64) -> Refusal {
     Refusal::TooMany { retry_after_ms }
 }
 
+/// How often a person is told that they wrote too many messages.
+const ONE_NOTICE: Rate = Rate::of_turns(1);
+
 /// The channel of OpenAI clients.
 const OPENAI: &str = "openai";
 
@@ -99,6 +103,8 @@ pub(crate) struct Engine {
     pub(crate) unstarted: Mutex<BTreeSet<Uuid>>,
     setup: RwLock<Arc<Setup>>,
     turn_rates: RateLimiter,
+    /// Who was told lately that they wrote too many messages.
+    told: RateLimiter,
     draining: AtomicBool,
     recheck: Recheck,
 }
@@ -140,6 +146,7 @@ impl Engine {
             unstarted: Mutex::default(),
             setup: RwLock::new(Arc::new(setup)),
             turn_rates: RateLimiter::new("turns", &store.cluster),
+            told: RateLimiter::new("told", &store.cluster),
             draining: AtomicBool::new(false),
             recheck,
             store,
@@ -172,7 +179,8 @@ impl Engine {
     }
 
     /// Whether the process has capacity, and whether the sender of this message may start another turn. A message that only brings
-    /// the awaited results of the client's tools continues an earlier turn, and is refused if another message continued it first.
+    /// the awaited results of the client's tools continues an earlier turn, and is refused if another message continued it first. A channel
+    /// with addresses cannot refuse a message: above the limit its turn is stored and ends at once.
     pub(crate) async fn admit_message(&self, message: &mut InboundMessage) -> Result<(), Refusal> {
         let counted = TurnCount::of(&message.caller, &message.channel);
         let only_results = message.message.is_empty() && message.parts.is_empty() && !message.results.is_empty();
@@ -186,14 +194,26 @@ impl Engine {
                 return self.check_place();
             }
         }
-        self.admit(&message.caller, counted).await
+        let Some(channel) = &mut message.inbound else { return self.admit(&message.caller, counted).await };
+        self.check_place()?;
+        if let Err(retry_after_ms) = self.take_turn(&message.caller, counted).await {
+            let principal = &message.caller.principal;
+            let told = self.told.take(principal.tenant_id, RateSubject::User(principal.user_id.clone()), ONE_NOTICE).await;
+            channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent: told.is_err() });
+        }
+        Ok(())
     }
 
     /// Whether the process has capacity, and whether this caller may start another turn.
     pub(crate) async fn admit(&self, caller: &Caller, counted: TurnCount) -> Result<(), Refusal> {
         self.check_place()?;
+        self.take_turn(caller, counted).await.map_err(too_many)
+    }
+
+    /// Counts one turn; the error is how many milliseconds to wait.
+    async fn take_turn(&self, caller: &Caller, counted: TurnCount) -> Result<(), u64> {
         for (subject, rate) in self.counted(caller, counted) {
-            self.turn_rates.take(caller.principal.tenant_id, subject, rate).await.map_err(too_many)?;
+            self.turn_rates.take(caller.principal.tenant_id, subject, rate).await?;
         }
         Ok(())
     }
@@ -260,6 +280,8 @@ impl Engine {
             deadline,
             debug: false,
             result_limit: ResultLimit::default(),
+            inbound: None,
+            used: Mutex::default(),
         }
     }
 }

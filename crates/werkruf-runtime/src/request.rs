@@ -78,8 +78,8 @@ pub struct InboundMessage {
     /// Debug events were requested, and the caller may see them.
     pub debug: bool,
     pub idempotency: Option<Idempotency>,
-    /// What a channel with addresses says about the message; `None` for requests over HTTP.
-    pub inbound: Option<ChannelMessage>,
+    /// What a channel with addresses says about the message; `None` for requests over HTTP. Boxed: few messages have one.
+    pub inbound: Option<Box<ChannelMessage>>,
     /// From the request's headers. The runtime sets `tenant_id`, `invocation_id` and `now_iso`, and what is empty: the trace id, the run, the
     /// locale.
     pub context: ToolContext,
@@ -155,6 +155,8 @@ pub enum Refusal {
     FourEyes,
     #[error("this request was made before as turn {turn_id}")]
     Duplicate { turn_id: Uuid, same_body: bool },
+    #[error("this message was received before and started no turn")]
+    Recorded,
     #[error("{message}")]
     Conflict { code: &'static str, message: String },
     #[error("too many turns; try again in {retry_after_ms} ms")]

@@ -108,7 +108,15 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
     }
     let prices = Arc::clone(&config.prices);
     let assistants = Assistants::new(config.assistants.clone());
-    Ok(Setup { registry, assistants, safety: config.safety.clone(), prices, four_eyes: config.four_eyes, redaction })
+    Ok(Setup {
+        registry,
+        assistants,
+        safety: config.safety.clone(),
+        prices,
+        four_eyes: config.four_eyes,
+        redaction,
+        log_arguments: config.log.arguments,
+    })
 }
 
 /// Checks the tool names in assistants and safety profiles. A misspelt tool would silently be missing from an assistant, or

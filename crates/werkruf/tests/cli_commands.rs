@@ -12,6 +12,8 @@ mod config;
 mod contract;
 #[path = "cli/conversations.rs"]
 mod conversations;
+#[path = "cli/function_log.rs"]
+mod function_log;
 #[path = "cli/ids.rs"]
 mod ids;
 #[path = "cli/import.rs"]

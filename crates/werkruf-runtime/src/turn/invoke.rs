@@ -41,7 +41,8 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
         return Err(Refusal::UnknownTool(invoke.tool));
     }
     if let Some(key) = &invoke.idempotency {
-        refuse_known(engine, &route(&invoke.tool), &invoke.caller, key).await?;
+        let entry = inbox_entry(&route(&invoke.tool), &invoke.caller, key, engine.store.clock.now());
+        refuse_known(engine, invoke.caller.principal.tenant_id, entry).await?;
     }
     engine.admit(&invoke.caller, TurnCount::DIRECT_CALL).await?;
     let mut context = invoke.context;
@@ -221,6 +222,7 @@ impl DirectTurn {
                 );
                 Err(Refusal::Conflict { code: "already_retried", message })
             }
+            Opened::Recorded => Err(Refusal::Recorded),
             Opened::UnknownConversation => Err(Refusal::UnknownConversation),
             Opened::Superseded => Err(Refusal::Superseded),
         }

@@ -13,6 +13,7 @@ use super::state::{Progress, Turn};
 use super::waiting::{UnstartedTurn, start_when_free};
 use crate::assistant::Assistant;
 use crate::call::ResultLimit;
+use crate::channel::Inbound;
 use crate::client_request::ClientRequest;
 use crate::engine::{Engine, Registration};
 use crate::lease::QueuePlace;
@@ -30,6 +31,8 @@ pub(crate) struct StoredTurn {
     pub(crate) place: QueuePlace,
     /// As the turn's row names it.
     pub(crate) assistant: String,
+    /// As the turn's row has it.
+    pub(crate) inbound: Option<Arc<Inbound>>,
 }
 
 impl StoredTurn {
@@ -122,6 +125,7 @@ impl StoredTurn {
         let mut scope = engine.scope(Arc::clone(&self.setup), message.caller.clone(), self.init.turn_id, conversation_id, running);
         scope.journal.bind(fence);
         scope.debug = message.debug;
+        scope.inbound.clone_from(&self.inbound);
         scope.texts = Texts::of(&locale);
         scope.result_limit = ResultLimit::of(assistant.context_tokens);
         Box::new(Turn {

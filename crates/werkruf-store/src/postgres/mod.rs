@@ -23,6 +23,7 @@ mod manage_people;
 mod migrate;
 mod notify;
 mod options;
+mod outbox;
 mod param;
 mod people;
 mod people_write;
@@ -147,6 +148,8 @@ mod failure_tests;
 mod legacy_tests;
 #[cfg(test)]
 mod maintenance_tests;
+#[cfg(test)]
+mod outbox_tests;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]

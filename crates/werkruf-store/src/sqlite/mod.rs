@@ -21,6 +21,8 @@ mod legacy;
 mod manage_people;
 mod migrate;
 mod open;
+mod outbox;
+mod outbox_rows;
 mod people;
 mod people_write;
 mod principal_cache;

@@ -65,6 +65,7 @@ pub(super) struct PostgresSection {
 pub(super) struct LogSection {
     pub filter: Option<String>,
     pub format: Option<String>,
+    pub arguments: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
