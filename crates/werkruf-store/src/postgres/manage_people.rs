@@ -126,7 +126,10 @@ impl Editing {
                     Err(refusal) => return Ok(Err(refusal)),
                 },
                 EditStep::Write { before, after } => {
-                    if let Some(done) = self.recorded(transaction).await? {
+                    // A change that was committed is found as no change.
+                    if before.is_none()
+                        && let Some(done) = self.recorded(transaction).await?
+                    {
                         return Ok(Ok(done));
                     }
                     if let Err(refusal) = self.references(transaction, &after).await?.check(&after) {
@@ -170,17 +173,18 @@ impl Editing {
         if !transaction.is_retry() {
             return Ok(None);
         }
-        let like = match self.kind {
-            PeopleKind::User => "person.%",
-            PeopleKind::Role => "role.%",
-            PeopleKind::Branch => "branch.%",
-        };
-        let sql = "SELECT coalesce(after, before) FROM audit_entries WHERE tenant_id = $1 AND at = $2 AND action LIKE $3
-                   AND user_id IS NOT DISTINCT FROM $4 AND key_id IS NOT DISTINCT FROM $5 ORDER BY seq DESC LIMIT 1";
-        let user_id = self.by.actor.user_id.as_deref();
-        let values = [p(&self.tenant_id), p(&self.now), p(&like), p(&user_id), p(&self.by.actor.key_id)];
-        let text = first(&transaction.query(sql, &values).await?, |columns| columns.text_or_null())?.flatten();
-        Ok(text.map(|text| self.kind.parse(&text)).transpose()?)
+        let sql = "SELECT coalesce(after, before) FROM audit_entries WHERE tenant_id = $1 AND at = $2 AND action = $3
+                   AND user_id IS NOT DISTINCT FROM $4 AND key_id IS NOT DISTINCT FROM $5 ORDER BY seq DESC";
+        let (user_id, action) = (self.by.actor.user_id.as_deref(), self.edit.action(self.kind));
+        let values = [p(&self.tenant_id), p(&self.now), p(&action), p(&user_id), p(&self.by.actor.key_id)];
+        let texts = all(&transaction.query(sql, &values).await?, |columns| columns.text_or_null())?;
+        for text in texts.into_iter().flatten() {
+            let row = self.kind.parse(&text)?;
+            if self.edit.made(self.kind, &row)? {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
     }
 
     async fn remove(&self, transaction: &Transaction, row: PeopleRow) -> Result<Result<(PeopleRow, Act), EditRefusal>, Fault> {

@@ -167,6 +167,12 @@ impl People for SqliteStore {
     }
 }
 
+/// The statements whose query plans a test checks.
+#[cfg(test)]
+pub(super) fn hot_statements() -> Vec<String> {
+    [BY_CHANNEL_ID, BY_PHONE, BY_ROLES].map(str::to_owned).to_vec()
+}
+
 impl SqliteStore {
     /// A write about people, which clears the cache.
     pub(super) async fn about_people<T, F>(&self, work: F) -> Result<T, StoreError>

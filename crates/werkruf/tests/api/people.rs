@@ -2,6 +2,7 @@
 
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
+use werkruf_bench::fake_model::{Gate, Reply, call};
 
 use crate::support::{Stream, TestServer, body, refusal};
 
@@ -247,4 +248,42 @@ async fn the_streams_of_a_deactivated_user_end() {
     let mut response = stays.response;
     let open = tokio::time::timeout(std::time::Duration::from_millis(100), async { while response.chunk().await.unwrap().is_some() {} });
     assert!(open.await.is_err(), "the stream of another user is open");
+}
+
+#[tokio::test]
+async fn a_call_of_a_user_who_was_deactivated_meanwhile_is_refused() {
+    let server = TestServer::open().await;
+    let gate = Gate::before_head();
+    server.model.script(vec![Reply::calls(vec![call("get_requests", json!({}))]).gate(gate.clone()), Reply::text("done")]);
+    let mut stream = server.stream(3, json!({"message": "my requests"})).await;
+    gate.reached().await;
+    assert_eq!(send(&server, Method::DELETE, "users/3", json!({})).await.status(), 204);
+    gate.open();
+    let events = stream.until("final").await;
+    let finished = events.iter().find(|event| event.name == "tool_finished").unwrap();
+    assert_eq!(finished.data["status"], "failed");
+    let path = format!("/api/tool-calls/{}", finished.data["job_id"].as_str().unwrap());
+    let row = body(server.operator(Method::GET, &path).send().await.unwrap()).await;
+    assert_eq!((&row["error_code"], &row["permission"]["granted"]), (&json!("permission_denied"), &json!(false)));
+}
+
+/// What `may` says is what a call does, for every pair of users.
+#[tokio::test]
+async fn may_agrees_with_the_calls() {
+    let server = TestServer::open().await;
+    assert_eq!(send(&server, Method::PATCH, "users/4", json!({"branch_id": null, "role_ids": [2]})).await.status(), 200);
+    let (mut allowed, mut denied) = (0, 0);
+    for tool in ["get_requests", "get_todos", "get_worktime", "get_user_info"] {
+        for user in 1..=6 {
+            for other in 1..=6 {
+                let request = server.as_user(user, Method::POST, &format!("/api/tools/{tool}/invoke"));
+                let answer = body(request.json(&json!({"input": {"userId": other}})).send().await.unwrap()).await;
+                let may = get(&server, &format!("users/{user}/may/{tool}?user_id={other}")).await;
+                assert_eq!(may["allowed"] == true, answer["status"] == "ok", "{tool} {user} {other}: {may} {answer}");
+                assert!(answer["status"] == "ok" || answer["error"]["code"] == "permission_denied", "{answer}");
+                if may["allowed"] == true { allowed += 1 } else { denied += 1 }
+            }
+        }
+    }
+    assert!(allowed > 40 && denied > 40, "{allowed} allowed, {denied} denied");
 }
