@@ -25,14 +25,14 @@ use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
+use crate::installation::{ensure_tenants, initialize};
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
+use crate::whatsapp::WhatsApp;
 use crate::{database_file, knowledge, provider, sample, secret_key, setup};
 
-/// Keys of the store's settings table that describe the installation.
-const INSTALLED_AT: &str = "installed_at";
-const SAMPLE_DATA: &str = "sample_data";
+/// The key of the store's settings table that names the demo key.
 const DEMO_KEY: &str = "demo_key";
 
 /// Why the server does not start. The operator can correct every one of these.
@@ -146,6 +146,7 @@ pub struct App {
     planner: Planner,
     /// Provider keys are read at the start only, so a reload keeps the modules.
     pub(crate) modules: OpenModules,
+    pub(crate) whatsapp: Arc<WhatsApp>,
 }
 
 impl App {
@@ -195,13 +196,14 @@ impl App {
         let operator_token = SecretString::from(new_secret(rand::random()));
         let setup = setup::build(&config, &modules, &clock, &[operator_token.expose_secret()]).map_err(StartError::Config)?;
         let started_at = clock.now();
-        initialize(&config, store.as_ref(), started_at).await?;
+        initialize(&config, store.as_ref(), &clock, started_at).await?;
         let services = Services::new(&store, models, clock.clone(), config.limits.clone());
         let runtime = Runtime::new(services, setup);
         planner.follow(runtime.setup());
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let cluster: Arc<dyn Cluster> = store.clone();
         let access = Access::new(&cluster);
+        let whatsapp = Arc::new(WhatsApp::new(client, config.whatsapp.clone()));
         let tasks = TaskTracker::new();
         let reader = Arc::new(Reader::new(&config.reader));
         Ok(Arc::new(Self {
@@ -221,6 +223,7 @@ impl App {
             outage: Outage::default(),
             planner,
             modules,
+            whatsapp,
         }))
     }
 
@@ -254,15 +257,21 @@ impl App {
         self.store.as_ref()
     }
 
-    /// Reads the configuration again and replaces tools, assistants and safety profiles; running turns keep the old ones.
+    /// Reads the configuration again and replaces tools, assistants, safety profiles and WhatsApp's numbers and keywords; running turns keep the old ones.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
         let (modules, clock, token) = (self.modules.clone(), self.clock.clone(), self.operator_token.clone());
         // Reading files and compiling schemas blocks, so it must not run on a thread that serves requests.
         let read = move || setup::read_with(&flags, &environment, &modules, &clock, &[token.expose_secret()]);
-        let (_, setup) = tokio::task::spawn_blocking(read)
+        let (config, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
+        let unknown = ensure_tenants(&config.whatsapp, self.people(), &self.clock).await;
+        let unknown = unknown.unwrap_or_else(|error| vec![ConfigViolation::new("/whatsapp/numbers", error.to_string())]);
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+        self.whatsapp.reload(config.whatsapp);
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());
         Ok(())
@@ -374,21 +383,4 @@ pub(crate) fn postgres_options(config: &Config, url: &SecretString) -> PostgresO
     let PostgresConfig { schema, connections, poll_only, lease_ttl } = config.postgres.clone();
     let pool_size = usize::try_from(connections).unwrap_or(usize::MAX);
     PostgresOptions { schema, pool_size, poll_only, lease_ttl, ..PostgresOptions::new(url.expose_secret()) }
-}
-
-/// Makes tenant `demo`, and writes the sample data once if the configuration wants it. Without a setting, a new installation
-/// on loopback without a config file gets the sample data.
-async fn initialize(config: &Config, store: &dyn Store, now: Timestamp) -> Result<(), StartError> {
-    store.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
-    let new = store.setting(INSTALLED_AT.to_owned()).await?.is_none();
-    let by_default = new && config.listen.ip().is_loopback() && config.file.is_none();
-    let with_sample = config.sample_data.unwrap_or(by_default);
-    if with_sample && store.setting(SAMPLE_DATA.to_owned()).await?.is_none() {
-        sample::write(store, now).await?;
-        store.put_setting(SAMPLE_DATA.to_owned(), now.to_string()).await?;
-    }
-    if new {
-        store.put_setting(INSTALLED_AT.to_owned(), now.to_string()).await?;
-    }
-    Ok(())
 }

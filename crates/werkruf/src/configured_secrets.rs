@@ -33,7 +33,8 @@ pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
     };
     let own = own.iter().map(|&text| text.to_owned()).chain(secret_key::stored_texts(config));
     let literal: Vec<String> = literal.chain(of_database).chain(own).collect();
-    let names = Variable::SECRETS.iter().map(|variable| variable.name()).chain(of_tools);
+    let of_numbers = config.whatsapp_secrets.iter().map(String::as_str);
+    let names = Variable::SECRETS.iter().map(|variable| variable.name()).chain(of_tools).chain(of_numbers);
     let of_model = match &config.model {
         ModelConfig::Server(server) => server.headers.as_slice(),
         ModelConfig::Offline => &[],

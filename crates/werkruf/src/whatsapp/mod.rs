@@ -1,0 +1,22 @@
+//! The channel `whatsapp`: Meta's Cloud API.
+//!
+//! `payload` reads what Meta sends, `signature` says whether it is from Meta, `keywords` finds messages that need no model, `graph` sends
+//! rows of the outbox (`outgoing` writes the requests, `answer` reads the answers, `markup` and `split` make parts of a text).
+
+mod answer;
+mod graph;
+mod handshake;
+pub(crate) mod inspect;
+pub(crate) mod keywords;
+mod markup;
+mod outgoing;
+pub(crate) mod payload;
+mod settings;
+mod signature;
+mod split;
+
+pub(crate) use graph::WhatsApp;
+pub use settings::{Number, WhatsAppSettings};
+
+/// The name of the channel in rows, in the configuration and in `channels` of assistants.
+pub(crate) const CHANNEL: &str = "whatsapp";
