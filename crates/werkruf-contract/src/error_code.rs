@@ -41,6 +41,8 @@ string_enum! {
         /// The assistant refuses calls with consequences after it has read untrusted content.
         Tainted = "tainted",
         TooManyCalls = "too_many_calls",
+        /// The person wrote more messages than `turns_per_minute_user` allows.
+        TooManyTurns = "too_many_turns",
         ToolPanicked = "tool_panicked",
         ToolTimeout = "tool_timeout",
         TurnDeadline = "turn_deadline",

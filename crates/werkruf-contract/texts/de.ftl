@@ -15,6 +15,7 @@ error-model_unreadable = Der Server des Sprachmodells hat nicht wie ein Sprachmo
 error-model_unavailable = Das Sprachmodell antwortet nicht.
 error-unknown_user = Die Person, von der diese Nachricht kam, ist nicht mehr bekannt.
 error-poison = Diese Nachricht hat den Server mehrmals angehalten und wird nicht noch einmal versucht.
+error-too_many_turns = Das waren gerade sehr viele Nachrichten auf einmal. Bitte warte eine Minute und schreib dann noch einmal.
 
 # Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = Dafür fehlt dir die Berechtigung.
@@ -33,6 +34,7 @@ call-response_too_large = Die Antwort war zu groß. Bitte frage nach weniger.
 state-not-stored = Davon konnte in diesem Gespräch nichts behalten werden, weil sein Speicher voll ist. Der Aufruf selbst wurde ausgeführt.
 call-tool_panicked = Das Werkzeug ist beim Ausführen abgebrochen. Der Betreiber weiß Bescheid.
 call-other = Das hat gerade nicht geklappt ({ $code }).
+call-done = Fertig. Das Werkzeug { $tool } hat ohne Text geantwortet.
 openai-approval = Das Werkzeug { $tool } wartet auf die Freigabe durch einen Menschen ({ $id }). Sobald entschieden ist, geht es in dieser Unterhaltung weiter.
 
 # The offline planner, which is not a language model.
@@ -41,7 +43,6 @@ offline-lost = Das habe ich nicht verstanden. Ich bin kein Sprachmodell, sondern
 offline-can = Nachsehen kann ich: { $things }.
 offline-can-nothing = Mir ist hier kein Werkzeug gegeben, das ich benutzen könnte.
 offline-connect = Wer frei fragen will, verbindet ein Sprachmodell: mit OPENAI_API_KEY oder OPENAI_BASE_URL.
-offline-done = Fertig. Das Werkzeug { $tool } hat ohne Text geantwortet.
 offline-thing-get_requests = Anfragen („Welche Anfragen sind offen?“)
 offline-thing-get_todos = Aufgaben („Meine Aufgaben für heute“)
 offline-thing-get_worktime = Arbeitszeit („Wie lange habe ich heute gearbeitet?“)
@@ -174,3 +175,11 @@ flights-no-such = { $count ->
    *[other] Gezeigt wurden { $count } Flüge; wähl bitte einen davon.
 }
 remembered = Gemerkt: { $content }
+
+# Texte auf Kanälen wie WhatsApp.
+channel-waits = Das muss noch genehmigt werden, und zwar von { $roles }: { $tool }. Sobald es entschieden ist, kommt hier die Antwort.
+channel-approval = { $name } bittet um: { $tool }
+channel-approve = Genehmigen
+channel-deny = Ablehnen
+channel-approved = { $name } hat genehmigt: { $tool }
+channel-denied = { $name } hat abgelehnt: { $tool }

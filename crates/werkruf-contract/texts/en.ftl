@@ -15,6 +15,7 @@ error-model_unreadable = The server of the language model did not answer like a 
 error-model_unavailable = The language model does not answer.
 error-unknown_user = The person this message came from is no longer known.
 error-poison = This message made the server stop several times and is not tried again.
+error-too_many_turns = You have sent very many messages just now. Please wait a minute and then write again.
 
 # Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = You are not permitted to see this.
@@ -33,6 +34,7 @@ call-response_too_large = The answer was too large. Please ask for less.
 state-not-stored = Nothing of this could be kept in this conversation, because its stored state is full. The call itself was carried out.
 call-tool_panicked = The tool broke while it ran. The operator has been told.
 call-other = This did not work just now ({ $code }).
+call-done = Done. The tool { $tool } answered without a text.
 openai-approval = The tool { $tool } waits for a person's approval ({ $id }). Once it is decided, this conversation goes on.
 
 # The offline planner, which is not a language model.
@@ -41,7 +43,6 @@ offline-lost = I did not understand that. I am not a language model but a simple
 offline-can = I can look up: { $things }.
 offline-can-nothing = I was given no tool that I could use here.
 offline-connect = To ask freely, connect a language model with OPENAI_API_KEY or OPENAI_BASE_URL.
-offline-done = Done. The tool { $tool } answered without a text.
 offline-thing-get_requests = requests (“Which requests are open?”)
 offline-thing-get_todos = tasks (“My tasks for today”)
 offline-thing-get_worktime = working time (“How long have I worked today?”)
@@ -174,3 +175,11 @@ flights-no-such = { $count ->
    *[other] { $count } flights were shown; please choose one of them.
 }
 remembered = Noted: { $content }
+
+# Texts on channels such as WhatsApp.
+channel-waits = This needs an approval by { $roles }: { $tool }. You get an answer here as soon as it is decided.
+channel-approval = { $name } asks for: { $tool }
+channel-approve = Approve
+channel-deny = Deny
+channel-approved = { $name } approved: { $tool }
+channel-denied = { $name } denied: { $tool }

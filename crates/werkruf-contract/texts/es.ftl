@@ -15,6 +15,7 @@ error-model_unreadable = El servidor del modelo de lenguaje no respondió como u
 error-model_unavailable = El modelo de lenguaje no responde.
 error-unknown_user = La persona de la que vino este mensaje ya no existe.
 error-poison = Este mensaje ha detenido el servidor varias veces y no se vuelve a intentar.
+error-too_many_turns = Has enviado muchos mensajes seguidos. Espera un minuto, por favor, y vuelve a escribir.
 
 # Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = No tienes permiso para ver esto.
@@ -33,6 +34,7 @@ call-response_too_large = La respuesta era demasiado grande. Pide menos, por fav
 state-not-stored = Nada de esto se pudo guardar en esta conversación, porque su espacio está lleno. La llamada en sí se llevó a cabo.
 call-tool_panicked = La herramienta falló al ejecutarse. El operador está avisado.
 call-other = Esto no ha funcionado ahora mismo ({ $code }).
+call-done = Hecho. La herramienta { $tool } respondió sin texto.
 openai-approval = La herramienta { $tool } espera la aprobación de una persona ({ $id }). En cuanto se decida, esta conversación continúa.
 
 # The offline planner, which is not a language model.
@@ -41,7 +43,6 @@ offline-lost = No lo he entendido. No soy un modelo de lenguaje, sino un planifi
 offline-can = Puedo consultar: { $things }.
 offline-can-nothing = No tengo ninguna herramienta que pueda usar aquí.
 offline-connect = Para preguntar libremente, conecta un modelo de lenguaje con OPENAI_API_KEY u OPENAI_BASE_URL.
-offline-done = Hecho. La herramienta { $tool } respondió sin texto.
 offline-thing-get_requests = solicitudes («¿Qué solicitudes hay abiertas?»)
 offline-thing-get_todos = tareas («Mis tareas de hoy»)
 offline-thing-get_worktime = horas de trabajo («¿Cuánto he trabajado hoy?»)
@@ -174,3 +175,11 @@ flights-no-such = { $count ->
    *[other] Se mostraron { $count } vuelos; elige uno de ellos.
 }
 remembered = Anotado: { $content }
+
+# Textos en canales como WhatsApp.
+channel-waits = Esto necesita la aprobación de { $roles }: { $tool }. La respuesta llegará aquí en cuanto se decida.
+channel-approval = { $name } solicita: { $tool }
+channel-approve = Aprobar
+channel-deny = Rechazar
+channel-approved = { $name } aprobó: { $tool }
+channel-denied = { $name } rechazó: { $tool }

@@ -1,14 +1,21 @@
 //! Who may see and decide an approval, and what a decision starts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::{ApprovalStatus, Principal, Uuid};
-use werkruf_store::{ApprovalFilter, ApprovalRow, Author, Decision, DecisionOutcome, Page, StoreError, crash};
+use werkruf_store::{
+    ApprovalFilter, ApprovalRow, Author, Decision, DecisionOutcome, InboxEntry, Page, RecordedInbound, StoreError, crash,
+};
 
+use crate::call::decision_rows;
 use crate::engine::Engine;
 use crate::recovery::{expire_approvals, wake};
 use crate::request::Refusal;
+
+/// How long the inbox remembers that a decision was told. A decision is made once.
+const TOLD_WINDOW: SignedDuration = SignedDuration::from_hours(24);
 
 /// Who wants to see or decide. A key with scope `admin` needs no person.
 #[derive(Debug, Clone, Copy)]
@@ -109,6 +116,9 @@ async fn store_decision(engine: &Arc<Engine>, tenant_id: Uuid, id: Uuid, decisio
             tracing::info!(approval_id = %id, turn_id = %row.turn_id, status = %row.status, "an approval was decided");
             wake(engine, tenant_id, row.turn_id).await?;
             engine.store.cluster.notify();
+            if let Err(error) = tell_others(engine, &row).await {
+                tracing::warn!(approval_id = %id, %error, "the other approvers were not told of the decision");
+            }
             Ok(row)
         }
         DecisionOutcome::AskedByDecider(_) => Err(Refusal::FourEyes),
@@ -118,6 +128,38 @@ async fn store_decision(engine: &Arc<Engine>, tenant_id: Uuid, id: Uuid, decisio
             Err(Refusal::Conflict { code: "already_decided", message })
         }
     }
+}
+
+/// Tells the people who got buttons what another one decided. The inbox keeps it from being told twice.
+async fn tell_others(engine: &Engine, row: &ApprovalRow) -> Result<(), StoreError> {
+    if !matches!(row.status, ApprovalStatus::Approved | ApprovalStatus::Denied) {
+        return Ok(());
+    }
+    let (store, tenant_id, now) = (&engine.store, row.tenant_id, engine.store.clock.now());
+    let asked = store.outbox.approval_rows(tenant_id, row.id).await?;
+    let mut people: HashMap<String, Arc<Principal>> = HashMap::new();
+    for id in asked.iter().filter_map(|row| row.recipient.user_id.clone()).chain(row.decided_by.clone()) {
+        if let Some(person) = store.people.principal(tenant_id, id.clone()).await? {
+            people.insert(id, person);
+        }
+    }
+    let by = row.decided_by.as_deref().unwrap_or_default();
+    let by = people.get(by).map_or(by, |person| person.name.as_str());
+    let locale_of = |id: &str| people.get(id).map(|person| person.locale.clone()).unwrap_or_default();
+    let rows = decision_rows(row, by, &asked, locale_of, &store.clock);
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let inbox = InboxEntry {
+        channel: "approval".to_owned(),
+        account: String::new(),
+        external_id: row.id.to_string(),
+        fingerprint: String::new(),
+        expires_at: now + TOLD_WINDOW,
+    };
+    store.outbox.record_inbound(RecordedInbound { tenant_id, inbox, rows, notice: None, now }).await?;
+    engine.journals.outbox.wake();
+    Ok(())
 }
 
 /// An approval past its time counts as expired, whether or not the scan has marked it.

@@ -1,12 +1,13 @@
 //! What a channel is: it cuts texts into parts and sends rows of the outbox to people or programs.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use werkruf_contract::{BoxFuture, Uuid};
-use werkruf_store::OutboxRow;
+use werkruf_store::{OutboxRow, PersonAddress};
 
 /// A channel with an address per recipient, such as WhatsApp. Messages come in by its own routes; what it has to send are rows of the outbox.
 pub trait Channel: Debug + Send + Sync {
@@ -18,6 +19,10 @@ pub trait Channel: Debug + Send + Sync {
     fn send<'a>(&'a self, row: &'a OutboxRow) -> BoxFuture<'a, SendResult>;
     /// How long a row whose sending is in doubt waits for a delivery report.
     fn reconcile_after(&self) -> Duration;
+    /// Where a person of the tenant can be reached who has not written on this channel yet: the sending account and the address.
+    fn address_of(&self, _tenant_id: Uuid, _person: &PersonAddress) -> Option<(String, String)> {
+        None
+    }
 }
 
 /// What became of one sending.
@@ -65,6 +70,13 @@ pub struct Inbound {
     /// The sender wrote too many messages. The message is stored, and the turn ends without a model request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_limit: Option<OverLimit>,
+}
+
+impl Inbound {
+    /// As a turn's row has it.
+    pub(crate) fn stored(column: Option<&str>) -> serde_json::Result<Option<Arc<Self>>> {
+        column.map(|text| serde_json::from_str(text).map(Arc::new)).transpose()
+    }
 }
 
 /// Where the answers of a turn go.

@@ -1,16 +1,17 @@
 //! The services and the state that all turns of this process share.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{BoxFuture, Cancel, Clock, Texts, Uuid};
-use werkruf_store::{Approvals, ClientRequests, Cluster, People, Records, Store, Streams, Turns};
+use werkruf_store::{Approvals, ClientRequests, Cluster, Outbox, People, Records, Store, StoreError, Streams, TurnRow, Turns};
 
 use crate::assistant::Assistant;
 use crate::call::{InFlight, ResultLimit, TurnScope, TurnServices};
-use crate::journal::{Journal, JournalOwner, JournalStore};
+use crate::channel::{Inbound, OverLimit};
+use crate::journal::{Audience, Journal, JournalStore, TurnOwner};
 use crate::lease::{RunningTurn, RunningTurns, TurnQueues, Wakeup};
 use crate::limits::Limits;
 use crate::model::ModelAccounts;
@@ -29,6 +30,7 @@ pub struct Services {
     pub clients: Arc<dyn ClientRequests>,
     pub streams: Arc<dyn Streams>,
     pub cluster: Arc<dyn Cluster>,
+    pub outbox: Arc<dyn Outbox>,
     pub models: ModelAccounts,
     pub clock: Clock,
     pub limits: Limits,
@@ -45,6 +47,7 @@ impl Services {
             clients: store.clone(),
             streams: store.clone(),
             cluster: store.clone(),
+            outbox: store.clone(),
             models,
             clock,
             limits,
@@ -74,6 +77,9 @@ const fn too_many(retry_after_ms: u64) -> Refusal {
     Refusal::TooMany { retry_after_ms }
 }
 
+/// How often a person is told that they wrote too many messages.
+const ONE_NOTICE: Rate = Rate::of_turns(1);
+
 /// The channel of OpenAI clients.
 const OPENAI: &str = "openai";
 
@@ -91,6 +97,8 @@ pub(crate) struct Engine {
     pub(crate) tasks: TaskTracker,
     /// Wakes tasks that wait for changes of other processes.
     pub(crate) wakeup: Wakeup,
+    /// When the loop that sends rows of the outbox last looked for some, in Unix milliseconds; 0: never.
+    pub(crate) outbox_progress_ms: AtomicI64,
     /// Names this process in leases.
     pub(crate) owner: String,
     /// Ends the background loops.
@@ -99,6 +107,8 @@ pub(crate) struct Engine {
     pub(crate) unstarted: Mutex<BTreeSet<Uuid>>,
     setup: RwLock<Arc<Setup>>,
     turn_rates: RateLimiter,
+    /// Who was told lately that they wrote too many messages.
+    told: RateLimiter,
     draining: AtomicBool,
     recheck: Recheck,
 }
@@ -113,6 +123,7 @@ impl Engine {
             people: Arc::clone(&store.people),
             records: Arc::clone(&store.records),
             cluster: Arc::clone(&store.cluster),
+            outbox: Arc::clone(&store.outbox),
             models: store.models.clone(),
             wakeup: wakeup.clone(),
             tasks: tasks.clone(),
@@ -124,6 +135,7 @@ impl Engine {
             turns: Arc::clone(&store.turns),
             cluster: Arc::clone(&store.cluster),
             broadcast: Arc::clone(&broadcast),
+            outbox: Wakeup::default(),
             clock: store.clock.clone(),
         };
         Self {
@@ -135,11 +147,13 @@ impl Engine {
             running: RunningTurns::default(),
             tasks,
             wakeup,
+            outbox_progress_ms: AtomicI64::default(),
             owner: store.clock.new_id().to_string(),
             stopping: Cancel::default(),
             unstarted: Mutex::default(),
             setup: RwLock::new(Arc::new(setup)),
             turn_rates: RateLimiter::new("turns", &store.cluster),
+            told: RateLimiter::new("told", &store.cluster),
             draining: AtomicBool::new(false),
             recheck,
             store,
@@ -172,7 +186,8 @@ impl Engine {
     }
 
     /// Whether the process has capacity, and whether the sender of this message may start another turn. A message that only brings
-    /// the awaited results of the client's tools continues an earlier turn, and is refused if another message continued it first.
+    /// the awaited results of the client's tools continues an earlier turn, and is refused if another message continued it first. A channel
+    /// with addresses cannot refuse a message: above the limit its turn is stored and ends at once.
     pub(crate) async fn admit_message(&self, message: &mut InboundMessage) -> Result<(), Refusal> {
         let counted = TurnCount::of(&message.caller, &message.channel);
         let only_results = message.message.is_empty() && message.parts.is_empty() && !message.results.is_empty();
@@ -186,14 +201,26 @@ impl Engine {
                 return self.check_place();
             }
         }
-        self.admit(&message.caller, counted).await
+        let Some(channel) = &mut message.inbound else { return self.admit(&message.caller, counted).await };
+        self.check_place()?;
+        if let Err(retry_after_ms) = self.take_turn(&message.caller, counted).await {
+            let principal = &message.caller.principal;
+            let told = self.told.take(principal.tenant_id, RateSubject::User(principal.user_id.clone()), ONE_NOTICE).await;
+            channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent: told.is_err() });
+        }
+        Ok(())
     }
 
     /// Whether the process has capacity, and whether this caller may start another turn.
     pub(crate) async fn admit(&self, caller: &Caller, counted: TurnCount) -> Result<(), Refusal> {
         self.check_place()?;
+        self.take_turn(caller, counted).await.map_err(too_many)
+    }
+
+    /// Counts one turn; the error is how many milliseconds to wait.
+    async fn take_turn(&self, caller: &Caller, counted: TurnCount) -> Result<(), u64> {
         for (subject, rate) in self.counted(caller, counted) {
-            self.turn_rates.take(caller.principal.tenant_id, subject, rate).await.map_err(too_many)?;
+            self.turn_rates.take(caller.principal.tenant_id, subject, rate).await?;
         }
         Ok(())
     }
@@ -244,13 +271,21 @@ impl Engine {
         turn_id: Uuid,
         conversation_id: Option<Uuid>,
         running: Arc<RunningTurn>,
+        inbound: Option<Arc<Inbound>>,
     ) -> TurnScope {
         let deadline = timer::after(self.limits.turn());
         let principal = &caller.principal;
-        let owner = JournalOwner { tenant_id: principal.tenant_id, conversation_id, turn_id, user_id: principal.user_id.clone() };
+        let owner = TurnOwner {
+            tenant_id: principal.tenant_id,
+            tenant_slug: principal.tenant_slug.clone(),
+            conversation_id,
+            turn_id,
+            user_id: principal.user_id.clone(),
+        };
+        let audience = Audience::new(owner, Arc::clone(&setup), self.store.clock.clone(), inbound.as_deref());
         TurnScope {
             services: self.turn_services.clone(),
-            journal: Journal::new(self.journals.clone(), Arc::clone(&running), owner, deadline),
+            journal: Journal::new(self.journals.clone(), Arc::clone(&running), audience, deadline),
             texts: Texts::of(&principal.locale),
             setup,
             caller,
@@ -260,7 +295,26 @@ impl Engine {
             deadline,
             debug: false,
             result_limit: ResultLimit::default(),
+            inbound,
         }
+    }
+
+    /// Who is told about a turn that does not run here.
+    pub(crate) async fn audience_of(&self, turn: &TurnRow) -> Result<Audience, StoreError> {
+        let owner = TurnOwner {
+            tenant_id: turn.tenant_id,
+            tenant_slug: self.tenant_slug(turn.tenant_id).await?,
+            conversation_id: turn.conversation_id,
+            turn_id: turn.id,
+            user_id: turn.user_id.clone(),
+        };
+        let inbound = Inbound::stored(turn.inbound.as_deref()).ok().flatten();
+        Ok(Audience::new(owner, self.setup(), self.store.clock.clone(), inbound.as_deref()))
+    }
+
+    /// The slug of a tenant; empty for one that does not exist.
+    pub(crate) async fn tenant_slug(&self, tenant_id: Uuid) -> Result<String, StoreError> {
+        Ok(self.store.people.tenant(tenant_id.to_string()).await?.map(|tenant| tenant.slug).unwrap_or_default())
     }
 }
 

@@ -4,7 +4,7 @@
 //! [`Runtime::retry_call`] for a call that failed. All of them use the one call pipeline in `call`.
 //!
 //! Modules depend downwards only:
-//! `runtime → approvals → recovery → turn → engine → call → {model, journal} → stream → lease`.
+//! `runtime → {approvals, outbox} → recovery → turn → engine → call → {model, journal} → stream → lease`.
 //!
 //! Invariants: a call's row is durable before its first byte leaves. An event is durable before a client receives it (tokens and debug entries
 //! aside). The history is valid for a provider after every commit. No task runs without an owner.
@@ -13,12 +13,14 @@ mod approvals;
 mod assistant;
 mod call;
 mod channel;
+mod channels;
 mod client_request;
 mod engine;
 mod journal;
 mod lease;
 mod limits;
 mod model;
+mod outbox;
 mod rate_limit;
 mod recovery;
 mod redaction;
@@ -38,6 +40,7 @@ pub use approvals::Decider;
 pub use assistant::{Assistant, Assistants, Compaction};
 pub use call::Repair;
 pub use channel::{Channel, DirectCall, Inbound, OutboxBody, OverLimit, ReplyTo, SendResult};
+pub use channels::{Channels, Notification, WEBHOOK, Webhook};
 pub use client_request::{ClientChoice, ClientRequest, ClientResult, ClientTool};
 pub use engine::Services;
 pub use limits::Limits;

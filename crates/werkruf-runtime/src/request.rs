@@ -78,8 +78,8 @@ pub struct InboundMessage {
     /// Debug events were requested, and the caller may see them.
     pub debug: bool,
     pub idempotency: Option<Idempotency>,
-    /// What a channel with addresses says about the message; `None` for requests over HTTP.
-    pub inbound: Option<ChannelMessage>,
+    /// What a channel with addresses says about the message; `None` for requests over HTTP. Boxed: few messages have one.
+    pub inbound: Option<Box<ChannelMessage>>,
     /// From the request's headers. The runtime sets `tenant_id`, `invocation_id` and `now_iso`, and what is empty: the trace id, the run, the
     /// locale.
     pub context: ToolContext,

@@ -1,14 +1,16 @@
 //! The runtime's public interface: a message, a direct call, a retry, a decision, a cancel.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use werkruf_contract::{ApprovalStatus, BoxFuture, Texts, TurnStatus, Uuid};
-use werkruf_store::{ApprovalRow, Page, StoreError, StreamKey, crash};
+use werkruf_contract::{ApprovalStatus, BoxFuture, Principal, Texts, TurnStatus, Uuid};
+use werkruf_store::{Actor, ApprovalRow, Author, NewOutboxRow, OutboxRow, Page, StoreError, StreamKey, crash};
 
 use crate::approvals::{self, Decider};
 use crate::engine::{Engine, Services};
 use crate::lease::Heartbeat;
+use crate::outbox;
 use crate::recovery;
 use crate::request::{AcceptedTurn, Caller, InboundMessage, Invoke, InvokeResult, Refusal};
 use crate::setup::Setup;
@@ -85,6 +87,14 @@ impl Runtime {
         approvals::decide(&self.engine, decider, id, approve).await
     }
 
+    /// Decides an approval for a person who pressed a button on a channel. The credential names the channel and the person.
+    pub async fn decide_as(&self, person: &Principal, credential: &str, id: Uuid, approve: bool) -> Result<ApprovalRow, Refusal> {
+        let actor = Actor { user_id: Some(person.user_id.clone()), ..Actor::default() };
+        let author = Author { actor, address: None };
+        let decider = Decider { tenant_id: person.tenant_id, person: Some(person), admin: false, credential, author: &author };
+        self.decide(decider, id, approve).await
+    }
+
     /// Requests the cancel of a turn; false when it has ended already.
     pub async fn cancel_turn(&self, tenant_id: Uuid, turn_id: Uuid) -> Result<bool, Refusal> {
         let engine = &self.engine;
@@ -109,10 +119,10 @@ impl Runtime {
         }
         let turn = engine.store.records.turn(tenant_id, turn_id).await?;
         let Some(turn) = turn.filter(|turn| turn.status == TurnStatus::Accepted) else { return Ok(()) };
-        let stream_id = turn.conversation_id.unwrap_or(turn_id);
+        let audience = engine.audience_of(&turn).await?;
         let principal = engine.store.people.principal(tenant_id, turn.user_id).await?;
         let texts = Texts::of(principal.as_ref().map_or("", |principal| &principal.locale));
-        UnstartedTurn { engine, tenant_id, turn_id, stream_id, running: None }.cancel(&texts).await.map(|_| ())
+        UnstartedTurn { engine, audience, running: None }.cancel(&texts).await.map(|_| ())
     }
 
     /// Cancels one call; false when it does not run and waits for no approval.
@@ -173,6 +183,27 @@ impl Runtime {
             tasks: &engine.tasks,
         };
         checkpoints.run().await;
+    }
+
+    /// Sends rows of the outbox until the process drains. A drain waits for it.
+    pub async fn run_outbox(&self) {
+        let engine = &self.engine;
+        engine.tasks.track_future(outbox::run(engine)).await;
+    }
+
+    /// Rows were written outside a turn: they are sent at once.
+    pub fn wake_outbox(&self) {
+        self.engine.journals.outbox.wake();
+    }
+
+    /// When the outbox was last looked at, in Unix milliseconds; 0 for never.
+    pub fn outbox_progress_ms(&self) -> i64 {
+        self.engine.outbox_progress_ms.load(Ordering::Relaxed)
+    }
+
+    /// What programs are told about a row that a delivery report makes dead.
+    pub async fn dead_letter_rows(&self, row: &OutboxRow, code: &str) -> Result<Vec<NewOutboxRow>, StoreError> {
+        outbox::dead_letter_rows(&self.engine, row, code).await
     }
 
     /// Whether no new turns are accepted.

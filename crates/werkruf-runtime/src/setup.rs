@@ -6,14 +6,16 @@ use std::sync::Arc;
 use werkruf_llm::prices::PriceTable;
 
 use crate::assistant::Assistants;
+use crate::channels::Channels;
 use crate::redaction::Redaction;
 use crate::registry::Registry;
 use crate::safety::SafetyProfile;
 
-/// Tools, assistants, safety profiles, prices, the rule for approvals, and secrets.
+/// Tools, assistants, channels, safety profiles, prices, the rule for approvals, and secrets.
 pub struct Setup {
     pub registry: Registry,
     pub assistants: Assistants,
+    pub channels: Channels,
     pub safety: HashMap<String, SafetyProfile>,
     pub prices: Arc<PriceTable>,
     /// Whoever asked cannot approve.

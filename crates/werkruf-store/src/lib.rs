@@ -22,6 +22,7 @@ mod module;
 mod moving;
 mod outbox;
 mod page;
+mod phone;
 pub mod postgres;
 mod provider_tokens;
 mod reading;
@@ -57,6 +58,7 @@ pub use outbox::{
     ReportedStatus, SendEnd, Settlement,
 };
 pub use page::{ListRow, Order, Page};
+pub use phone::canonical_phone;
 pub use postgres::{PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
@@ -189,9 +191,18 @@ pub trait People: Send + Sync {
     fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>>;
     /// Creates the tenant when it is new.
     fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> StoreFuture<'_, TenantRow>;
-    /// A user with all roles and their permissions, as of now. Roles from a token count until the token expires.
+    /// An active user with all roles and their permissions, as of now. Roles from a token count until the token expires.
     fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>>;
     fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>>;
+    /// The active users with this id of a channel; if there is none, those whose phone has the same canonical form.
+    fn users_by_address(
+        &self,
+        tenant_id: Uuid,
+        channel_user_id: Option<String>,
+        phone: Option<String>,
+    ) -> StoreFuture<'_, Vec<PersonAddress>>;
+    /// The active users who have one of these roles now. Roles from a token count as for [`People::principal`].
+    fn users_with_roles(&self, tenant_id: Uuid, roles: Vec<String>) -> StoreFuture<'_, Vec<PersonAddress>>;
     /// Creates a user known only by the id from a channel, with one role. The user id is a new integer, or the given one.
     fn create_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow>;
     /// Stores the roles that a token names for a user. They count until the token expires, another token comes, or the user is imported.
@@ -205,6 +216,16 @@ pub trait People: Send + Sync {
     /// A fact about the installation itself, such as whether sample data was written.
     fn setting(&self, name: String) -> StoreFuture<'_, Option<String>>;
     fn put_setting(&self, name: String, value: String) -> StoreFuture<'_, ()>;
+}
+
+/// Where a user can be reached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PersonAddress {
+    pub user_id: i64,
+    pub branch_id: Option<i64>,
+    pub locale: String,
+    pub phone: Option<String>,
+    pub whatsapp_user_id: Option<String>,
 }
 
 /// The people part of an import file.

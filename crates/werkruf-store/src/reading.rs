@@ -35,6 +35,11 @@ macro_rules! readings {
             Ok($crate::TenantRow { id: c.id()?, slug: c.text()? })
         }
 
+        pub(super) fn person_address(c: &mut Columns<'_>) -> Result<$crate::PersonAddress, $crate::StoreError> {
+            let (user_id, branch_id, locale) = (c.int()?, c.int_or_null()?, c.text()?);
+            Ok($crate::PersonAddress { user_id, branch_id, locale, phone: c.text_or_null()?, whatsapp_user_id: c.text_or_null()? })
+        }
+
         pub(super) fn user(c: &mut Columns<'_>) -> Result<$crate::UserRow, $crate::StoreError> {
             let (id, first_name, last_name) = (c.int()?, c.text()?, c.text()?);
             let token_roles = c.text_or_null()?.map(|text| serde_json::from_str::<$crate::TokenRoles>(&text)).transpose();

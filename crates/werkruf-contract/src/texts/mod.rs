@@ -13,6 +13,8 @@ use fluent_bundle::{FluentArgs, FluentValue};
 use jiff::Zoned;
 use jiff::civil::Date;
 
+use crate::error::ToolErrorType;
+
 pub use language::{Language, fold, is_locale};
 
 use bundle::bundle;
@@ -91,6 +93,17 @@ impl Texts {
     /// Whether this language has a text with this key.
     pub fn knows(&self, key: &str) -> bool {
         bundle(self.language).is_some_and(|bundle| bundle.has_message(key))
+    }
+
+    /// What a person reads of a failed call. A validation error whose code has no text shows the tool's own message; any other unknown code
+    /// is named.
+    pub fn call_error(&self, kind: Option<ToolErrorType>, code: &str, reason: &str) -> String {
+        let key = format!("call-{code}");
+        let known = self.knows(&key);
+        if !known && kind == Some(ToolErrorType::Validation) && !reason.is_empty() {
+            return reason.to_owned();
+        }
+        self.text(if known { &key } else { "call-other" }, &[("code", code.into()), ("reason", reason.into())])
     }
 
     /// A whole number with the locale's grouping.

@@ -1,7 +1,7 @@
 //! The texts of the offline planner: tool results in the order of their calls, errors, and a list of what it can do.
 
 use serde_json::Value;
-use werkruf_contract::Texts;
+use werkruf_contract::{Texts, ToolErrorType};
 
 use crate::{Message, ModelRequest, ToolDefinition};
 
@@ -63,20 +63,15 @@ fn result_text(texts: &Texts, result: &ToolResult<'_>) -> String {
     }
     match value.get("message").and_then(Value::as_str) {
         Some(message) if !message.is_empty() => message.to_owned(),
-        Some(_) | None => texts.text("offline-done", &[("tool", result.tool.into())]),
+        Some(_) | None => texts.text("call-done", &[("tool", result.tool.into())]),
     }
 }
 
-/// The text for an error code. A validation error without such a text shows the tool's own message; any other unknown code is named.
 fn error_text(texts: &Texts, error: &Value) -> String {
     let code = error.get("code").and_then(Value::as_str).unwrap_or("error");
     let reason = error.get("message").and_then(Value::as_str).unwrap_or(code);
-    let key = format!("call-{code}");
-    if !texts.knows(&key) && error["type"] == "VALIDATION" && !reason.is_empty() {
-        return reason.to_owned();
-    }
-    let key = if texts.knows(&key) { key.as_str() } else { "call-other" };
-    texts.text(key, &[("code", code.into()), ("reason", reason.into())])
+    let kind = error.get("type").and_then(Value::as_str).and_then(ToolErrorType::parse);
+    texts.call_error(kind, code, reason)
 }
 
 /// The answer if no tool proposes a call.

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use werkruf_contract::{ApprovalRequired, ApprovalStatus, ErrorCode, EventType, Failure, TurnStatus, Usage, Uuid, hex};
 use werkruf_store::{ApprovalRow, CallRow, NewApproval, NewMessage, StoreError, TurnChange};
 
+use super::approvers::approver_rows;
 use super::batch::{CallBatch, CallPlan, HistorySlot, PendingApproval, WaitingCall};
 use super::scope::TurnScope;
 use crate::journal::CommitPoint;
@@ -50,13 +51,14 @@ impl CallBatch<'_> {
     /// What an approval decides for a call that has not started; `None` where the call may run. `stored` is the approval of a call that an
     /// earlier process left, and whether clients know that it waits.
     pub(super) fn approve(&self, entry: &Entry, row: &CallRow, stored: Option<(&ApprovalRow, bool)>) -> Result<Option<CallPlan>, Failure> {
-        let pending = |approval_id, new, announced| {
-            CallPlan::AwaitApproval(Box::new(PendingApproval { approval_id: Some(approval_id), new, announced, leader: None }))
+        let pending = |approval_id, new, approver_roles, announced| {
+            let approval_id = Some(approval_id);
+            CallPlan::AwaitApproval(Box::new(PendingApproval { approval_id, new, approver_roles, announced, leader: None }))
         };
         if let Some((approval, announced)) = stored {
             return match decision(approval, row) {
                 Decision::Approved => Ok(None),
-                Decision::Pending => Ok(Some(pending(approval.id, None, announced))),
+                Decision::Pending => Ok(Some(pending(approval.id, None, approval.approver_roles.clone(), announced))),
                 Decision::Withdrawn => Ok(Some(CallPlan::Finished(Box::new(self.never_sent())))),
                 Decision::Refused(failure) => Err(failure),
             };
@@ -67,7 +69,8 @@ impl CallBatch<'_> {
         }
         Ok(self.approvers(entry, demand.is_some()).map(|roles| {
             let new = self.new_approval(row, roles);
-            pending(new.id, Some(new), false)
+            let roles = new.approver_roles.clone();
+            pending(new.id, Some(new), roles, false)
         }))
     }
 
@@ -101,6 +104,15 @@ impl CallBatch<'_> {
     }
 }
 
+/// Stages a new approval, and the rows that ask the approvers for a decision.
+pub(crate) async fn stage_approval(scope: &TurnScope, approval: NewApproval) -> Result<(), StoreError> {
+    for row in approver_rows(scope, &approval).await? {
+        scope.journal.stage(row);
+    }
+    scope.journal.stage(approval);
+    Ok(())
+}
+
 /// Lets the turn wait: placeholders, the events that ask for approval, and the lease given back. The turn's own streams end here; those of the
 /// conversation continue.
 pub(crate) async fn await_approvals(
@@ -117,6 +129,11 @@ pub(crate) async fn await_approvals(
         if let Some(approval_id) = call.approval_id.filter(|_| !call.announced) {
             journal.stage_event(EventType::ApprovalRequired, &approval_required(&call.row, approval_id, used));
         }
+    }
+    let asked = waiting.iter().filter(|call| call.approval_id.is_some() && !call.announced);
+    let asked: Vec<_> = asked.map(|call| (call.row.tool_name.as_str(), call.approver_roles.as_slice())).collect();
+    for row in journal.audience().waits(&asked, &scope.texts) {
+        journal.stage(row);
     }
     journal.stage(TurnChange { status: TurnStatus::AwaitingApproval, step, error: None, message: None, transcript_digest: None });
     journal.commit(CommitPoint::AwaitingApproval).await?;

@@ -78,6 +78,8 @@ pub(super) struct PendingApproval {
     pub(super) approval_id: Option<Uuid>,
     /// Not yet written.
     pub(super) new: Option<NewApproval>,
+    /// Who may approve.
+    pub(super) approver_roles: Vec<String>,
     /// Clients have received `approval_required`.
     pub(super) announced: bool,
     /// Held while the step is prepared, so that a copy in the same step finds the call.
@@ -87,7 +89,7 @@ pub(super) struct PendingApproval {
 impl PendingApproval {
     /// For a copy of a call that waits.
     pub(super) const fn copy() -> Self {
-        Self { approval_id: None, new: None, announced: true, leader: None }
+        Self { approval_id: None, new: None, approver_roles: Vec::new(), announced: true, leader: None }
     }
 }
 
@@ -103,6 +105,7 @@ pub(crate) struct WaitingCall {
     pub(super) row: CallRow,
     pub(super) slot: Option<HistorySlot>,
     pub(crate) approval_id: Option<Uuid>,
+    pub(super) approver_roles: Vec<String>,
     pub(super) announced: bool,
 }
 

@@ -4,6 +4,7 @@
 //! `attempt → record outcome → shape for the model` (`run`).
 
 mod approval;
+mod approvers;
 mod arguments;
 mod attempt;
 mod batch;
@@ -23,7 +24,8 @@ mod stored_calls;
 #[cfg(test)]
 pub(crate) mod test_rows;
 
-pub(crate) use approval::await_approvals;
+pub(crate) use approval::{await_approvals, stage_approval};
+pub(crate) use approvers::{approver_rows, decision_rows};
 pub use arguments::Repair;
 pub(crate) use batch::{CallBatch, FinishedCall, HistorySlot, PreparedCall};
 pub(crate) use in_flight::InFlight;

@@ -84,6 +84,12 @@ impl Success {
         }
     }
 
+    /// What the tool says to the person: its message, or the field `message` of its data.
+    pub(crate) fn own_text(&self) -> Option<String> {
+        let of_data = || serde_json::from_str::<Value>(&self.data).ok().and_then(|data| Some(data.get("message")?.as_str()?.to_owned()));
+        self.message.clone().or_else(of_data).filter(|text| !text.trim().is_empty())
+    }
+
     /// Drops the patch. The person reads it after the tool's own words, and the model beside the data.
     fn drop_patch(&mut self, notice: &str) {
         let mut meta: StoredMeta = self.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();

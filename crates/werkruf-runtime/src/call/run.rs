@@ -12,6 +12,7 @@ use serde_json::json;
 use werkruf_contract::{CallStatus, Uuid};
 use werkruf_store::{CallRow, StoreError};
 
+use super::approval::stage_approval;
 use super::attempt::attempt;
 use super::batch::{BatchResult, CallBatch, CallPlan, Execution, FinishedCall, HistorySlot, PendingApproval, PreparedCall, WaitingCall};
 use super::dedupe::approval_pending;
@@ -166,7 +167,8 @@ impl CallBatch<'_> {
             let refused = CallOutcome::refused(approval_pending(row.id), self.scope.clock.now()).with_message(&self.scope.texts);
             leader.complete(&Arc::new(refused));
         }
-        WaitingCall { row, slot, approval_id: pending.approval_id, announced: pending.announced }
+        let PendingApproval { approval_id, approver_roles, announced, .. } = pending;
+        WaitingCall { row, slot, approval_id, approver_roles, announced }
     }
 
     async fn execute(&self, at: usize, execution: Box<Execution>, leader: Leader) -> Completed {
@@ -220,7 +222,7 @@ impl CallBatch<'_> {
                 row.dedupe_of = None;
             }
             if let Some(approval) = again.new_approval() {
-                scope.journal.stage(approval);
+                stage_approval(scope, approval).await?;
                 scope.journal.commit(CommitPoint::Calls).await?;
             }
             prepared.push(PreparedCall { row, slot, plan: again.plan });

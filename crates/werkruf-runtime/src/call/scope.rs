@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Texts, Uuid};
-use werkruf_store::{Cluster, People, Records, Turns};
+use werkruf_store::{Cluster, Outbox, People, Records, Turns};
 
 use super::in_flight::InFlight;
 use super::results::ResultLimit;
+use crate::channel::Inbound;
 use crate::journal::Journal;
 use crate::lease::{RunningTurn, Wakeup};
 use crate::limits::Limits;
@@ -23,6 +24,7 @@ pub(crate) struct TurnServices {
     pub(crate) people: Arc<dyn People>,
     pub(crate) records: Arc<dyn Records>,
     pub(crate) cluster: Arc<dyn Cluster>,
+    pub(crate) outbox: Arc<dyn Outbox>,
     pub(crate) models: ModelAccounts,
     pub(crate) wakeup: Wakeup,
     pub(crate) tasks: TaskTracker,
@@ -46,6 +48,8 @@ pub(crate) struct TurnScope {
     /// Texts in the language that the user is answered in.
     pub(crate) texts: Texts,
     pub(crate) result_limit: ResultLimit,
+    /// What the channel said about the message; `None` where the turn did not come from a channel with addresses.
+    pub(crate) inbound: Option<Arc<Inbound>>,
 }
 
 impl std::ops::Deref for TurnScope {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use werkruf_contract::{CallStatus, Effect, Failure, Principal, ToolContext, Uuid};
 use werkruf_store::{ApprovalRow, CallRetry, CallRow, StoreError};
 
+use super::approval::stage_approval;
 use super::batch::{CallBatch, CallPlan, HistorySlot, PendingApproval, PreparedCall, awaits_approval};
 use super::in_flight::Role;
 use super::outcome::{CallOutcome, interrupted};
@@ -33,7 +34,7 @@ impl CallBatch<'_> {
             });
             let call = PreparedCall { row, slot, plan };
             if let Some(approval) = call.new_approval() {
-                scope.journal.stage(approval);
+                stage_approval(scope, approval).await?;
             }
             prepared.push(call);
         }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use werkruf_contract::{EventType, State, Uuid};
 use werkruf_store::{
-    CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewMessage, NewUsage, ProviderCallUpdate, Replacement, Summary, TurnChange,
+    CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewMessage, NewOutboxRow, NewUsage, ProviderCallUpdate, Replacement, Summary,
+    TurnChange,
 };
 
 use crate::stored::json;
@@ -54,6 +55,8 @@ pub(crate) enum Change {
     Turn(TurnChange),
     /// A step whose answer broke off after the provider had run calls. Its number is not used again.
     AbandonedStep(u32),
+    /// What is sent about the commit, beside what follows from the other changes.
+    Outbox(NewOutboxRow),
     Event(Event),
 }
 
@@ -103,6 +106,12 @@ impl From<CallRow> for Change {
 impl From<NewApproval> for Change {
     fn from(approval: NewApproval) -> Self {
         Self::Approval(approval)
+    }
+}
+
+impl From<NewOutboxRow> for Change {
+    fn from(row: NewOutboxRow) -> Self {
+        Self::Outbox(row)
     }
 }
 

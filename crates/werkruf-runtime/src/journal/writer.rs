@@ -7,8 +7,9 @@ use serde::Serialize;
 use werkruf_contract::{AssistantToken, Clock, Deadline, EventType, TurnStatus, Uuid};
 use werkruf_store::{Cluster, Fence, NewEvent, OpenTurn, Opened, StoreError, TurnWrite, Turns, Written, crash};
 
+use super::announce::Audience;
 use super::change::{Change, CommitPoint, Event};
-use crate::lease::RunningTurn;
+use crate::lease::{RunningTurn, Wakeup};
 use crate::stored::json;
 use crate::stream::{Broadcast, LiveEvent};
 use crate::timer;
@@ -23,6 +24,8 @@ pub(crate) struct JournalStore {
     pub(crate) turns: Arc<dyn Turns>,
     pub(crate) cluster: Arc<dyn Cluster>,
     pub(crate) broadcast: Arc<Broadcast>,
+    /// Wakes the loop that sends rows of the outbox.
+    pub(crate) outbox: Wakeup,
     pub(crate) clock: Clock,
 }
 
@@ -41,9 +44,13 @@ impl JournalStore {
     pub(crate) async fn open(&self, open: OpenTurn, running: &RunningTurn) -> Result<Opened, StoreError> {
         crash::point("before_a");
         let sent_at = timer::now();
+        let sends = !open.outbox.is_empty();
         let opened = self.turns.open_turn(open).await?;
         if let Opened::Stored { fence: Some(fence), .. } = &opened {
             running.lease().acquire(fence, sent_at);
+        }
+        if sends {
+            self.outbox.wake();
         }
         crash::point("after_a");
         Ok(opened)
@@ -60,31 +67,27 @@ impl JournalStore {
 pub(crate) struct Journal {
     store: JournalStore,
     running: Arc<RunningTurn>,
-    tenant_id: Uuid,
+    /// Whose turn it is, and who is told about it.
+    audience: Audience,
     stream_id: Uuid,
-    conversation_id: Option<Uuid>,
     turn_id: Uuid,
-    user_id: String,
     /// A commit is tried again until then, since what is staged is known nowhere else.
     deadline: Deadline,
     fence: OnceLock<Fence>,
     staged: Mutex<Option<Staged>>,
 }
 
-/// Whose journal it is.
-pub(crate) struct JournalOwner {
-    pub(crate) tenant_id: Uuid,
-    pub(crate) conversation_id: Option<Uuid>,
-    pub(crate) turn_id: Uuid,
-    pub(crate) user_id: String,
-}
-
 impl Journal {
-    pub(crate) fn new(store: JournalStore, running: Arc<RunningTurn>, owner: JournalOwner, deadline: Deadline) -> Self {
-        let JournalOwner { tenant_id, conversation_id, turn_id, user_id } = owner;
-        let stream_id = conversation_id.unwrap_or(turn_id);
+    pub(crate) fn new(store: JournalStore, running: Arc<RunningTurn>, audience: Audience, deadline: Deadline) -> Self {
+        let turn_id = audience.owner.turn_id;
+        let stream_id = audience.owner.conversation_id.unwrap_or(turn_id);
         let (fence, staged) = (OnceLock::new(), Mutex::new(None));
-        Self { store, running, tenant_id, stream_id, conversation_id, turn_id, user_id, deadline, fence, staged }
+        Self { store, running, audience, stream_id, turn_id, deadline, fence, staged }
+    }
+
+    /// Who is told about the turn.
+    pub(crate) const fn audience(&self) -> &Audience {
+        &self.audience
     }
 
     /// The fence under which the journal writes from now on. A journal has one fence for its life.
@@ -93,7 +96,7 @@ impl Journal {
     }
 
     pub(crate) const fn tenant_id(&self) -> Uuid {
-        self.tenant_id
+        self.audience.owner.tenant_id
     }
 
     /// The conversation, or the turn where there is none.
@@ -113,13 +116,13 @@ impl Journal {
     fn new_write(&self) -> Staged {
         // A turn without a fence cannot commit; the placeholder is never written.
         let fence = self.fence.get().cloned().unwrap_or_else(|| Fence {
-            tenant_id: self.tenant_id,
+            tenant_id: self.tenant_id(),
             stream_id: self.stream_id,
             owner: String::new(),
             epoch: -1,
         });
-        let clock = &self.store.clock;
-        let write = TurnWrite::new(clock.new_id(), fence, self.conversation_id, self.turn_id, self.user_id.clone(), clock.now());
+        let (clock, owner) = (&self.store.clock, &self.audience.owner);
+        let write = TurnWrite::new(clock.new_id(), fence, owner.conversation_id, self.turn_id, owner.user_id.clone(), clock.now());
         Staged { write, sent: Vec::new(), urgent: false }
     }
 
@@ -145,6 +148,7 @@ impl Journal {
             Change::Summary(summary) => write.summary = Some(summary),
             Change::Turn(change) => write.turn = Some(change),
             Change::AbandonedStep(step) => write.abandoned_step = Some(step),
+            Change::Outbox(row) => write.outbox.push(row),
             Change::Event(event) => {
                 write.events.push(NewEvent { kind: event.kind, data: event.row });
                 sent.push(event.sent);
@@ -196,6 +200,8 @@ impl Journal {
     async fn commit_staged(&self, staged: Staged) -> Result<Written, StoreError> {
         let Staged { mut write, sent, .. } = staged;
         write.now = self.store.clock.now();
+        write.outbox.extend(self.audience.rows_of(&write));
+        let sends = !write.outbox.is_empty();
         let kinds: Vec<EventType> = write.events.iter().map(|event| event.kind).collect();
         let rows = write.events.iter().zip(sent);
         let sent: Vec<Arc<str>> = rows.map(|(row, sent)| sent.map_or_else(|| Arc::from(row.data.as_str()), Arc::from)).collect();
@@ -205,6 +211,9 @@ impl Journal {
         let written = self.write(write).await.inspect_err(|_| broadcast.resynchronize(self.stream_id))?;
         if ends_lease {
             self.running.lease().release();
+        }
+        if sends {
+            self.store.outbox.wake();
         }
         crash::point("before_publish");
         if written.cancel_requested {

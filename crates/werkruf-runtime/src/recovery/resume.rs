@@ -1,4 +1,4 @@
-//! Continues a chat turn where another process stopped: its open calls first, then the model.
+//! Continues a chat turn where another process stopped: its open calls first, then the next step.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(super) async fn resume(mut turn: Box<Turn>, left: Leftover) {
 
 /// Adds a usage row for a request that an earlier process may have sent without writing its usage.
 fn add_lost_request(turn: &mut Turn, left: &Leftover) {
-    if !left.may_have_sent_request() {
+    if turn.needs_no_model() || !left.may_have_sent_request() {
         return;
     }
     let mut request = turn.model_request();

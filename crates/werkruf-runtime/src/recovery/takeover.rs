@@ -9,6 +9,7 @@ use super::close::Closing;
 use super::leftover::Leftover;
 use super::resume::resume;
 use crate::call::TurnScope;
+use crate::channel::Inbound;
 use crate::client_request::ClientRequest;
 use crate::engine::{Engine, Registration};
 use crate::lease::QueuePlace;
@@ -57,6 +58,7 @@ struct Takeover {
 struct ClaimedTurn {
     caller: Caller,
     context: ToolContext,
+    inbound: Option<Arc<Inbound>>,
     fence: Fence,
     calls: Vec<CallRow>,
     registration: Registration,
@@ -82,15 +84,21 @@ impl Takeover {
             place.reached().await;
             return true;
         }
-        let TurnRow { id: turn_id, tenant_id, conversation_id, .. } = self.turn;
+        let audience = match self.engine.audience_of(&self.turn).await {
+            Ok(audience) => audience,
+            Err(error) => {
+                tracing::warn!(turn_id = %self.turn.id, %error, "a turn that waits could not be looked up");
+                place.reached().await;
+                return true;
+            }
+        };
         let running = registration.running();
         if self.turn.cancel_requested {
             running.cancel();
         }
-        let stream_id = conversation_id.unwrap_or(turn_id);
-        let unstarted = UnstartedTurn { engine: &self.engine, tenant_id, turn_id, stream_id, running: Some(running) };
-        // The language is not known before the turn starts.
-        unstarted.reached(place, || Texts::of("")).await
+        let unstarted = UnstartedTurn { engine: &self.engine, audience, running: Some(running) };
+        let locale = || self.turn.context.as_deref().and_then(stored_context).and_then(|context| context.locale);
+        unstarted.reached(place, || Texts::of(&locale().unwrap_or_default())).await
     }
 
     async fn claim_and_continue(mut self, registration: Registration, place: QueuePlace) -> Result<(), StoreError> {
@@ -110,11 +118,11 @@ impl Takeover {
         let caller = self.caller(principal);
         let is_chat = self.turn.kind == "chat";
         let stored = if is_chat { self.turn.context.as_deref() } else { calls.first().map(|call| call.context.as_str()) };
-        let Some(context) = stored.and_then(stored_context) else {
+        let (Some(context), Ok(inbound)) = (stored.and_then(stored_context), Inbound::stored(self.turn.inbound.as_deref())) else {
             tracing::error!(turn_id = %self.turn.id, "the context of the turn is not readable; the turn ends");
             return self.close(caller, fence, calls, &registration, Closing::UnknownContext).await;
         };
-        let claimed = ClaimedTurn { caller, context, fence, calls, registration, place };
+        let claimed = ClaimedTurn { caller, context, inbound, fence, calls, registration, place };
         match self.turn.conversation_id {
             Some(conversation_id) if is_chat => self.continue_chat(claimed, conversation_id).await,
             Some(_) | None => self.continue_direct(claimed).await,
@@ -150,7 +158,7 @@ impl Takeover {
     }
 
     async fn continue_chat(self, claimed: ClaimedTurn, conversation_id: Uuid) -> Result<(), StoreError> {
-        let ClaimedTurn { caller, context, fence, calls, registration, place } = claimed;
+        let ClaimedTurn { caller, context, inbound, fence, calls, registration, place } = claimed;
         let (store, tenant_id, turn_id) = (&self.engine.store, self.turn.tenant_id, self.turn.id);
         let mut history = history_rows(&self.engine, tenant_id, conversation_id).await?;
         own_messages_last(&mut history, turn_id);
@@ -168,6 +176,7 @@ impl Takeover {
             registration,
             place,
             assistant: self.turn.assistant.clone(),
+            inbound,
         };
         let turn = stored.turn(fence, state, History::of(&history));
         if self.unstarted && !self.turn.cancel_requested {
@@ -198,6 +207,7 @@ impl Takeover {
             locale: None,
             debug: false,
             idempotency: None,
+            // The inbox has it already, and the turn's row says the rest.
             inbound: None,
             context,
             parts: Vec::new(),
@@ -210,7 +220,7 @@ impl Takeover {
 
     /// Ends the one call of a direct turn.
     async fn continue_direct(self, claimed: ClaimedTurn) -> Result<(), StoreError> {
-        let ClaimedTurn { caller, context, fence, calls, registration, place } = claimed;
+        let ClaimedTurn { caller, context, inbound: _, fence, calls, registration, place } = claimed;
         let (store, turn) = (&self.engine.store, &self.turn);
         let conversation = match turn.conversation_id {
             Some(id) => store.records.conversation(turn.tenant_id, id).await?,
@@ -238,7 +248,8 @@ impl Takeover {
 
     fn scope(&self, caller: Caller, fence: Fence, registration: &Registration) -> TurnScope {
         let running = Arc::clone(registration.running());
-        let scope = self.engine.scope(self.engine.setup(), caller, self.turn.id, self.turn.conversation_id, running);
+        let inbound = Inbound::stored(self.turn.inbound.as_deref()).ok().flatten();
+        let scope = self.engine.scope(self.engine.setup(), caller, self.turn.id, self.turn.conversation_id, running, inbound);
         scope.journal.bind(fence);
         scope
     }
@@ -248,7 +259,7 @@ impl Takeover {
         let turn = &self.turn;
         let principal = Principal {
             tenant_id: turn.tenant_id,
-            tenant_slug: String::new(),
+            tenant_slug: self.engine.tenant_slug(turn.tenant_id).await?,
             user_id: turn.user_id.clone(),
             name: String::new(),
             roles: Vec::new(),

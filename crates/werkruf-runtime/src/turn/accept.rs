@@ -33,10 +33,11 @@ struct Opening {
 /// Accepts a message. When this resolves, the message is durable, and its turn will end.
 pub(crate) async fn accept(engine: &Arc<Engine>, mut message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
     // Where no turn is counted, commit A finds the copy soon enough.
-    if let Some(key) = message.idempotency.as_ref()
-        && engine.is_limited(&message.caller, TurnCount::of(&message.caller, &message.channel))
+    let counted = TurnCount::of(&message.caller, &message.channel);
+    if engine.is_limited(&message.caller, counted)
+        && let Some(entry) = inbox_of(&message, engine.store.clock.now())
     {
-        refuse_known(engine, "chat", &message.caller, key).await?;
+        refuse_known(engine, message.caller.principal.tenant_id, entry).await?;
     }
     engine.admit_message(&mut message).await?;
     message.caller.pins.apply(&mut message.context)?;
@@ -109,7 +110,8 @@ async fn open(engine: Arc<Engine>, setup: Arc<Setup>, message: InboundMessage, i
     let event = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
     engine.journals.publish(conversation_id, &event);
     let accepted = AcceptedTurn { conversation_id, turn_id, created, events };
-    let turn = StoredTurn { engine, setup, message, init, registration, place, assistant };
+    let inbound = message.inbound.as_ref().map(|channel| Arc::new(channel.inbound.clone()));
+    let turn = StoredTurn { engine, setup, message, init, registration, place, assistant, inbound };
     Ok(Opening { accepted, turn, fence, state })
 }
 
@@ -132,11 +134,7 @@ fn open_turn(engine: &Engine, message: &InboundMessage, init: &Init, start: bool
         credential: message.caller.credential.clone(),
         context: Some(json(&message.context)),
         message: user_message(engine, message),
-        inbox: match (&message.inbound, &message.idempotency) {
-            (Some(channel), _) => Some(channel.inbox.clone()),
-            (None, Some(key)) => Some(inbox_entry("chat", &message.caller, key, now)),
-            (None, None) => None,
-        },
+        inbox: inbox_of(message, now),
         inbound: message.inbound.as_ref().map(|channel| json(&channel.inbound)),
         start,
         client: client.map(json),
@@ -176,11 +174,15 @@ fn client_result(result: &ClientResult) -> Replacement {
     Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success", metadata: None }
 }
 
+/// The inbox entry of a message: the channel's own, else that of the client's idempotency key.
+fn inbox_of(message: &InboundMessage, now: Timestamp) -> Option<InboxEntry> {
+    let of_channel = message.inbound.as_ref().map(|channel| channel.inbox.clone());
+    of_channel.or_else(|| message.idempotency.as_ref().map(|key| inbox_entry("chat", &message.caller, key, now)))
+}
+
 /// Refuses a request that is in the inbox already, before it counts as a turn or waits for one.
-pub(super) async fn refuse_known(engine: &Engine, route: &str, caller: &Caller, key: &Idempotency) -> Result<(), Refusal> {
-    let now = engine.store.clock.now();
-    let entry = inbox_entry(route, caller, key, now);
-    let known = engine.store.turns.known_copy(caller.principal.tenant_id, entry, now).await?;
+pub(super) async fn refuse_known(engine: &Engine, tenant_id: Uuid, entry: InboxEntry) -> Result<(), Refusal> {
+    let known = engine.store.turns.known_copy(tenant_id, entry, engine.store.clock.now()).await?;
     known.map_or(Ok(()), |(turn_id, same_body)| Err(Refusal::Duplicate { turn_id, same_body }))
 }
 

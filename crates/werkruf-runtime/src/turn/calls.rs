@@ -11,7 +11,7 @@ use werkruf_store::{NewMessage, StoreError, TurnChange};
 
 use super::end::{assistant_message, assistant_metadata};
 use super::state::{Limit, REPEATS, Stop, Turn, text_tokens};
-use crate::call::{Arguments, CallBatch, CallRequest, TurnScope, announce, await_approvals};
+use crate::call::{Arguments, CallBatch, CallRequest, TurnScope, announce, await_approvals, stage_approval};
 use crate::journal::CommitPoint;
 use crate::taint::UntrustedResult;
 
@@ -63,7 +63,7 @@ impl Turn {
                 announce(&scope, &call.row);
             }
             if let Some(approval) = call.new_approval() {
-                scope.journal.stage(approval);
+                stage_approval(&scope, approval).await?;
             }
             scope.journal.stage(call.row.clone());
         }

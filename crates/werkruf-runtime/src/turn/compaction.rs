@@ -111,7 +111,7 @@ impl Turn {
     /// where there is nothing to summarise, or the model wrote nothing.
     async fn compacted(&mut self, fitting: &Fitting, known: Option<&Summary>) -> Result<Option<(usize, Summary)>, Stop> {
         let first = fitting.first(fitting.window / 2);
-        let Some(until) = fitting.until(first).filter(|_| self.summarises()) else { return Ok(None) };
+        let Some(until) = fitting.until(first).filter(|_| self.summarises() && !self.needs_no_model()) else { return Ok(None) };
         let record = record(known, &fitting.messages[fitting.start..first], fitting.window);
         let Some(text) = self.request_summary(record, fitting.window).await? else { return Ok(None) };
         let covered = fitting.start..first;

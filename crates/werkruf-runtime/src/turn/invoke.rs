@@ -11,7 +11,8 @@ use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreE
 use super::accept::{inbox_entry, refuse_known};
 use super::end::fail;
 use crate::call::{
-    Arguments, CallBatch, CallOutcome, CallRequest, FinishedCall, PreparedCall, TurnScope, apply_outcome, await_approvals, tool_started,
+    Arguments, CallBatch, CallOutcome, CallRequest, FinishedCall, PreparedCall, TurnScope, apply_outcome, approver_rows,
+    await_approvals, tool_started,
 };
 use crate::engine::{Engine, Registration, TurnCount};
 use crate::journal::CommitPoint;
@@ -41,7 +42,8 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
         return Err(Refusal::UnknownTool(invoke.tool));
     }
     if let Some(key) = &invoke.idempotency {
-        refuse_known(engine, &route(&invoke.tool), &invoke.caller, key).await?;
+        let entry = inbox_entry(&route(&invoke.tool), &invoke.caller, key, engine.store.clock.now());
+        refuse_known(engine, invoke.caller.principal.tenant_id, entry).await?;
     }
     engine.admit(&invoke.caller, TurnCount::DIRECT_CALL).await?;
     let mut context = invoke.context;
@@ -140,7 +142,7 @@ async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<(Uuid, oneshot:
         let tenant_id = direct.caller.principal.tenant_id;
         let registration = engine.register(tenant_id, turn_id).ok_or(Refusal::Busy { retry_after_ms: 1000 })?;
         let running = Arc::clone(registration.running());
-        let scope = Arc::new(engine.scope(engine.setup(), direct.caller.clone(), turn_id, direct.conversation_id, running));
+        let scope = Arc::new(engine.scope(engine.setup(), direct.caller.clone(), turn_id, direct.conversation_id, running, None));
         let taint = direct_taint(engine, &direct.assistant, &direct.caller);
         let turn = DirectTurn { context: direct.context.clone(), state: Arc::new(state), taint, place, registration };
         match turn.open(engine, &scope, direct.clone()).await {
@@ -197,7 +199,11 @@ impl DirectTurn {
         let prepared = self.batch(scope).prepare(vec![direct.request.clone()]).await?;
         let Some(call) = prepared.first() else { return Err(Refusal::UnknownCall) };
         let job_id = call.row.id;
-        let open = open_turn(scope, call, &direct, &engine.owner);
+        let mut open = open_turn(scope, call, &direct, &engine.owner);
+        for approval in &open.approvals {
+            open.outbox.extend(approver_rows(scope, approval).await?);
+        }
+        open.outbox.extend(scope.journal.audience().approvals(&open.approvals));
         match engine.journals.open(open, &scope.running).await? {
             Opened::Stored { fence: Some(fence), event_seqs, .. } => {
                 for (seq, call) in event_seqs.iter().zip(&prepared) {

@@ -2,10 +2,10 @@
 //! `invoke` runs a direct call as a turn of its own.
 
 mod accept;
-mod accepted_offer;
 mod calls;
 mod compaction;
 mod end;
+mod given_call;
 mod history;
 mod invoke;
 mod model_request;

@@ -13,8 +13,10 @@ use super::state::{Progress, Turn};
 use super::waiting::{UnstartedTurn, start_when_free};
 use crate::assistant::Assistant;
 use crate::call::ResultLimit;
+use crate::channel::Inbound;
 use crate::client_request::ClientRequest;
 use crate::engine::{Engine, Registration};
+use crate::journal::{Audience, TurnOwner};
 use crate::lease::QueuePlace;
 use crate::request::InboundMessage;
 use crate::setup::Setup;
@@ -30,6 +32,8 @@ pub(crate) struct StoredTurn {
     pub(crate) place: QueuePlace,
     /// As the turn's row names it.
     pub(crate) assistant: String,
+    /// As the turn's row has it.
+    pub(crate) inbound: Option<Arc<Inbound>>,
 }
 
 impl StoredTurn {
@@ -55,13 +59,16 @@ impl StoredTurn {
     /// Waits for the turn's place; false when the turn was canceled before and has ended.
     async fn reached(&mut self) -> bool {
         let Init { turn_id, conversation_id: stream_id, .. } = self.init;
-        let unstarted = UnstartedTurn {
-            engine: &self.engine,
-            tenant_id: self.message.caller.principal.tenant_id,
+        let principal = &self.message.caller.principal;
+        let owner = TurnOwner {
+            tenant_id: principal.tenant_id,
+            tenant_slug: principal.tenant_slug.clone(),
+            conversation_id: Some(stream_id),
             turn_id,
-            stream_id,
-            running: Some(self.registration.running()),
+            user_id: principal.user_id.clone(),
         };
+        let audience = Audience::new(owner, Arc::clone(&self.setup), self.engine.store.clock.clone(), self.inbound.as_deref());
+        let unstarted = UnstartedTurn { engine: &self.engine, audience, running: Some(self.registration.running()) };
         unstarted
             .reached(&mut self.place, || Texts::of(self.message.context.locale.as_deref().unwrap_or(&self.message.caller.principal.locale)))
             .await
@@ -119,7 +126,8 @@ impl StoredTurn {
         let options = client.as_ref().map(|client| Arc::new(client.options.clone())).unwrap_or_default();
         let leading = history.remember(&state);
         let (conversation_id, running) = (Some(self.init.conversation_id), Arc::clone(self.registration.running()));
-        let mut scope = engine.scope(Arc::clone(&self.setup), message.caller.clone(), self.init.turn_id, conversation_id, running);
+        let (caller, inbound) = (message.caller.clone(), self.inbound.clone());
+        let mut scope = engine.scope(Arc::clone(&self.setup), caller, self.init.turn_id, conversation_id, running, inbound);
         scope.journal.bind(fence);
         scope.debug = message.debug;
         scope.texts = Texts::of(&locale);

@@ -40,13 +40,19 @@ impl Turn {
 
     /// Runs steps until there is a reply. Outcomes that are not durable yet are staged in the journal.
     pub(crate) async fn run_steps(&mut self) -> Result<Reply, Stop> {
+        if let Some(error) = self.over_limit() {
+            return Err(Stop::Failed(error));
+        }
         Box::pin(self.fit_history()).await?;
         loop {
+            if let Some(text) = self.keyword_answer() {
+                return Ok(self.tool_reply(text));
+            }
             if self.progress.answered() >= self.scope.limits.steps {
                 self.progress.limit.get_or_insert(Limit::Steps);
             }
             self.offer_reader();
-            let answered = match self.accepted_offer() {
+            let answered = match self.given_call() {
                 Some(answer) => Ok(answer),
                 None => self.request_answer().await,
             };
@@ -75,11 +81,16 @@ impl Turn {
                 return Ok(Reply { text, calls: client_calls, ..Reply::default() });
             }
             if let Some(text) = self.direct_answer(first_call) {
-                self.scope.journal.publish_token(&AssistantToken { content: text.clone(), step: self.progress.step });
-                self.progress.text.push_str(&text);
-                return Ok(Reply::text(text));
+                return Ok(self.tool_reply(text));
             }
         }
+    }
+
+    /// A tool's own text as the answer.
+    fn tool_reply(&mut self, text: String) -> Reply {
+        self.scope.journal.publish_token(&AssistantToken { content: text.clone(), step: self.progress.step });
+        self.progress.text.push_str(&text);
+        Reply::text(text)
     }
 
     /// A model that got a part of a large result can read on, whatever tools its assistant names.

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use werkruf_contract::{ErrorEvent, EventType, Texts, TurnError, Uuid};
+use werkruf_contract::{EventType, Texts, TurnStatus, Uuid};
 use werkruf_store::{Fence, NewEvent, StoreError, TurnCancellation};
 
-use super::end::canceled_error;
+use super::end::{canceled_error, unanswered_end};
 use crate::engine::Engine;
+use crate::journal::{Audience, TurnOwner};
 use crate::lease::{POLL, QueuePlace, RunningTurn};
 use crate::stored::json;
 use crate::stream::LiveEvent;
@@ -16,9 +17,7 @@ use crate::timer;
 /// A stored turn that has not started.
 pub(crate) struct UnstartedTurn<'a> {
     pub(crate) engine: &'a Engine,
-    pub(crate) tenant_id: Uuid,
-    pub(crate) turn_id: Uuid,
-    pub(crate) stream_id: Uuid,
+    pub(crate) audience: Audience,
     /// Set where the turn waits in this process.
     pub(crate) running: Option<&'a RunningTurn>,
 }
@@ -56,7 +55,7 @@ impl UnstartedTurn<'_> {
         match self.cancel(&texts()).await {
             Ok(true) => return false,
             Ok(false) => {}
-            Err(error) => tracing::warn!(turn_id = %self.turn_id, %error, "a waiting turn could not be canceled at once"),
+            Err(error) => tracing::warn!(turn_id = %self.audience.owner.turn_id, %error, "a waiting turn could not be canceled at once"),
         }
         // It ends as soon as it starts.
         place.reached().await;
@@ -65,18 +64,23 @@ impl UnstartedTurn<'_> {
 
     /// Ends the turn; false when the store does not know it as waiting.
     pub(crate) async fn cancel(&self, texts: &Texts) -> Result<bool, StoreError> {
-        let (store, turn_id) = (&self.engine.store, self.turn_id);
-        let error = canceled_error(texts);
-        let (stored, error_code) = (json(&error), error.code.clone());
-        let TurnError { kind, code, message, retry_after_ms, cause: _ } = error;
-        let data = json(&ErrorEvent { kind, code, message, retry_after_ms, turn_id });
+        let store = &self.engine.store;
+        let TurnOwner { tenant_id, conversation_id, turn_id, .. } = &self.audience.owner;
+        let (tenant_id, conversation_id, turn_id) = (*tenant_id, *conversation_id, *turn_id);
+        let (change, error_event) = unanswered_end(turn_id, TurnStatus::Canceled, 0, canceled_error(texts));
+        let outbox = self.audience.end(&change);
+        let (sends, data) = (!outbox.is_empty(), json(&error_event));
+        let (error, error_code) = change.error.unwrap_or_default();
         let event = NewEvent { kind: EventType::Error, data: data.clone() };
-        let cancellation = TurnCancellation { error: stored, error_code, event, outbox: Vec::new(), at: store.clock.now() };
-        let Some(seq) = store.turns.cancel_waiting(self.tenant_id, turn_id, cancellation).await? else {
+        let cancellation = TurnCancellation { error, error_code, event, outbox, at: store.clock.now() };
+        let Some(seq) = store.turns.cancel_waiting(tenant_id, turn_id, cancellation).await? else {
             return Ok(false);
         };
+        if sends {
+            self.engine.journals.outbox.wake();
+        }
         let event = LiveEvent { seq: Some(seq), kind: EventType::Error, turn_id, data: Arc::from(data) };
-        self.engine.broadcast.publish_unstarted(self.stream_id, &event);
+        self.engine.broadcast.publish_unstarted(conversation_id.unwrap_or(turn_id), &event);
         store.cluster.notify();
         Ok(true)
     }

@@ -6,8 +6,9 @@ use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
     AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, InboxEntry, KeyDigest, KeyRow,
-    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, Records, ResumePoint, Reusable, RowCounts, StoreError,
-    StoreFuture, Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow, Written,
+    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, PersonAddress, Records, ResumePoint, Reusable, RowCounts,
+    StoreError, StoreFuture, Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow,
+    Written,
 };
 
 use crate::mutant::Mutant;
@@ -352,6 +353,12 @@ impl People for Store {
         not_simulated()
     }
     fn user_by_external_id(&self, _: Uuid, _: String) -> StoreFuture<'_, Option<UserRow>> {
+        not_simulated()
+    }
+    fn users_by_address(&self, _: Uuid, _: Option<String>, _: Option<String>) -> StoreFuture<'_, Vec<PersonAddress>> {
+        not_simulated()
+    }
+    fn users_with_roles(&self, _: Uuid, _: Vec<String>) -> StoreFuture<'_, Vec<PersonAddress>> {
         not_simulated()
     }
     fn create_guest(&self, _: Uuid, _: Option<i64>, _: Option<String>, _: String) -> StoreFuture<'_, UserRow> {

@@ -81,7 +81,8 @@ fn unfinished_sql() -> String {
 const CONVERSATIONS: &str = "SELECT id FROM conversations WHERE tenant_id = $1 AND user_id = $2";
 const TURNS: &str = "SELECT id FROM turns WHERE tenant_id = $1 AND (user_id = $2
       OR conversation_id IN (SELECT id FROM conversations WHERE tenant_id = $1 AND user_id = $2))";
-const PERSON: &str = "UPDATE users SET first_name = 'erased', last_name = '', email = NULL, phone = NULL, whatsapp_user_id = NULL,
+const PERSON: &str =
+    "UPDATE users SET first_name = 'erased', last_name = '', email = NULL, phone = NULL, phone_key = NULL, whatsapp_user_id = NULL,
     external_id = NULL, token_roles = NULL, token_roles_until = NULL, locale = 'en-US', time_zone = NULL
     WHERE tenant_id = $1 AND id::text = $2 RETURNING true";
 const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = $1 AND user_id::text = $2";

@@ -15,14 +15,26 @@ use super::flush::{DbRole, Statement};
 use super::param::{clean_or_null, ms, ms_or_null, p};
 use super::people_write as write;
 use super::records::{List, ListColumns};
-use super::row::{self, Columns, all, first, only, tenant, user};
+use super::row::{self, Columns, all, first, only, person_address, tenant, user};
 use super::text::{clean, clean_json};
 use crate::audit::revoked;
-use crate::{Author, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
+use crate::{
+    Author, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, PersonAddress, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow,
+    canonical_phone,
+};
 
 /// The user with roles and permissions, of one snapshot. A function, because every request runs it, and planning it, with row-level
 /// security of ten tables, takes ten times as long as running it: a session keeps the plan of a function.
 const PRINCIPAL: &str = "SELECT * FROM principal_of($1, $2, $3)";
+
+/// $2 the id of a channel, $3 the canonical phone.
+const BY_ADDRESS: &str = "WITH by_id AS (SELECT * FROM users WHERE tenant_id = $1 AND whatsapp_user_id = $2 AND active),
+      by_phone AS (SELECT * FROM users WHERE tenant_id = $1 AND phone_key = $3 AND active AND NOT EXISTS (SELECT 1 FROM by_id))
+    SELECT id, branch_id, locale, phone, whatsapp_user_id FROM (SELECT * FROM by_id UNION ALL SELECT * FROM by_phone) AS found ORDER BY id";
+const BY_ROLES: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id FROM users WHERE tenant_id = $1 AND active AND id IN (
+      SELECT held_roles.user_id FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
+      WHERE held_roles.tenant_id = $1 AND since <= $3 AND $3 < until AND roles.name IN (SELECT json_array_elements_text($2::json)))
+    ORDER BY id";
 
 impl People for PostgresStore {
     fn tenant(&self, name: String) -> StoreFuture<'_, Option<TenantRow>> {
@@ -67,6 +79,28 @@ impl People for PostgresStore {
             let external_id = clean(&external_id);
             let rows = self.query(DbRole::Tenant(tenant_id), write::BY_EXTERNAL_ID, &[p(&tenant_id), p(&external_id)]).await?;
             first(&rows, user)
+        })
+    }
+
+    fn users_by_address(
+        &self,
+        tenant_id: Uuid,
+        channel_user_id: Option<String>,
+        phone: Option<String>,
+    ) -> StoreFuture<'_, Vec<PersonAddress>> {
+        Box::pin(async move {
+            let (id, key) = (clean_or_null(channel_user_id.as_deref()), phone.as_deref().and_then(canonical_phone));
+            let key = key.as_deref();
+            let rows = self.query(DbRole::Tenant(tenant_id), BY_ADDRESS, &[p(&tenant_id), p(&id), p(&key)]).await?;
+            all(&rows, person_address)
+        })
+    }
+
+    fn users_with_roles(&self, tenant_id: Uuid, roles: Vec<String>) -> StoreFuture<'_, Vec<PersonAddress>> {
+        Box::pin(async move {
+            let roles = serde_json::to_string(&roles).map_err(|error| StoreError::Broken(error.to_string()))?;
+            let (roles, now) = (clean_json(&roles), ms(self.clock.now()));
+            all(&self.query(DbRole::Tenant(tenant_id), BY_ROLES, &[p(&tenant_id), (&roles, Type::TEXT), p(&now)]).await?, person_address)
         })
     }
 

@@ -25,7 +25,7 @@ const ERASED: &[(&str, &str)] = &[
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
     ("turns", "partial error message client transcript_digest request_digest context inbound"),
-    ("users", "first_name last_name email phone whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
+    ("users", "first_name last_name email phone phone_key whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
 ];
 
 /// Columns that stay, and why.
@@ -103,11 +103,11 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
     let file = open_file(path);
     let sql = format!(
         "PRAGMA foreign_keys = ON;
-         INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone,
+         INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, phone_key, whatsapp_user_id, external_id, locale, time_zone,
            token_roles, token_roles_until) VALUES
-           ('{tenant}', 1, '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}',
+           ('{tenant}', 1, '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}', '{mark}',
             '{{\"names\": [\"{mark}\"], \"only\": false}}', '{mark}'),
-           ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, '{other}', 'de-DE', NULL, NULL, NULL);
+           ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, NULL, '{other}', 'de-DE', NULL, NULL, NULL);
          INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '', NULL, '{mark}', '{mark}', '{mark}', '{mark}',
            '{mark}');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;

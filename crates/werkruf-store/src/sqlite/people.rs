@@ -10,10 +10,22 @@ use super::SqliteStore;
 use super::audit::record;
 use super::people_write as write;
 use super::records::List;
-use super::row::{self, all, first, tenant, user};
+use super::row::{self, all, first, person_address, tenant, user};
 use super::text::{Id, Stamp};
 use crate::audit::{created, revoked};
-use crate::{Author, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow};
+use crate::{
+    Author, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, PersonAddress, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow,
+    canonical_phone,
+};
+
+const BY_CHANNEL_ID: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id FROM users
+    WHERE tenant_id = ?1 AND whatsapp_user_id = ?2 AND active ORDER BY id";
+const BY_PHONE: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id FROM users
+    WHERE tenant_id = ?1 AND phone_key = ?2 AND active ORDER BY id";
+const BY_ROLES: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id FROM users WHERE tenant_id = ?1 AND active AND id IN (
+      SELECT held_roles.user_id FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
+      WHERE held_roles.tenant_id = ?1 AND since <= ?3 AND ?3 < until AND roles.name IN (SELECT value FROM json_each(?2)))
+    ORDER BY id";
 
 impl People for SqliteStore {
     fn tenant(&self, name: String) -> StoreFuture<'_, Option<TenantRow>> {
@@ -59,6 +71,33 @@ impl People for SqliteStore {
 
     fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>> {
         Box::pin(self.readers.look_up(move |c| by_external_id(c, &Id::from(tenant_id), &external_id)))
+    }
+
+    fn users_by_address(
+        &self,
+        tenant_id: Uuid,
+        channel_user_id: Option<String>,
+        phone: Option<String>,
+    ) -> StoreFuture<'_, Vec<PersonAddress>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let tenant = Id::from(tenant_id);
+            let found = match channel_user_id {
+                Some(id) => all(&mut *c.prepare_cached(BY_CHANNEL_ID)?, params![tenant, id], person_address)?,
+                None => Vec::new(),
+            };
+            match phone.as_deref().and_then(canonical_phone).filter(|_| found.is_empty()) {
+                Some(key) => all(&mut *c.prepare_cached(BY_PHONE)?, params![tenant, key], person_address),
+                None => Ok(found),
+            }
+        }))
+    }
+
+    fn users_with_roles(&self, tenant_id: Uuid, roles: Vec<String>) -> StoreFuture<'_, Vec<PersonAddress>> {
+        let now = self.clock.now();
+        Box::pin(self.readers.list(move |c| {
+            let roles = serde_json::to_string(&roles).map_err(|error| StoreError::Broken(error.to_string()))?;
+            all(&mut *c.prepare_cached(BY_ROLES)?, params![Id::from(tenant_id), roles, Stamp::from(now)], person_address)
+        }))
     }
 
     fn create_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow> {
@@ -174,7 +213,7 @@ fn principal(
            coalesce(users.time_zone, branches.time_zone, 'UTC'), tenants.slug, users.token_roles_until
          FROM users JOIN tenants ON tenants.id = users.tenant_id
            LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
-         WHERE users.tenant_id = ?1 AND users.id = ?2",
+         WHERE users.tenant_id = ?1 AND users.id = ?2 AND users.active",
     )?;
     let found = first(&mut person, params![tenant, number], |columns| {
         let name = format!("{} {}", columns.text()?, columns.text()?).trim().to_owned();

@@ -7,7 +7,7 @@ use werkruf_contract::Uuid;
 use super::people::by_external_id;
 use super::row::{KEY, first, key, tenant, user};
 use super::text::{Id, Stamp, id_or_null, stamp_or_null};
-use crate::{KeyRow, NewKey, NewUser, PeopleBatch, RoleWithPermissions, StoreError, TenantRow, TokenRoles, UserRow};
+use crate::{KeyRow, NewKey, NewUser, PeopleBatch, RoleWithPermissions, StoreError, TenantRow, TokenRoles, UserRow, canonical_phone};
 
 pub(super) fn ensure_tenant(c: &Connection, id: Uuid, slug: &str, now: Timestamp) -> Result<TenantRow, StoreError> {
     let id = Id::from(id);
@@ -117,11 +117,11 @@ fn put_role(c: &Connection, tenant: &Id, role: &RoleWithPermissions) -> Result<(
 fn put_user(c: &Connection, tenant: &Id, person: &NewUser) -> Result<(), StoreError> {
     c.prepare_cached(
         "INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone,
-           branch_id) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
+           branch_id, phone_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
          ON CONFLICT (tenant_id, id) DO UPDATE SET first_name = excluded.first_name, last_name = excluded.last_name,
            email = excluded.email, phone = excluded.phone, whatsapp_user_id = excluded.whatsapp_user_id,
            external_id = excluded.external_id, locale = excluded.locale, time_zone = excluded.time_zone, branch_id = excluded.branch_id,
-           token_roles = NULL, token_roles_until = NULL",
+           token_roles = NULL, token_roles_until = NULL, phone_key = excluded.phone_key, active = 1",
     )?
     .execute(params![
         tenant,
@@ -135,6 +135,7 @@ fn put_user(c: &Connection, tenant: &Id, person: &NewUser) -> Result<(), StoreEr
         person.locale,
         person.time_zone,
         person.branch_id,
+        person.phone.as_deref().and_then(canonical_phone),
     ])?;
     c.prepare_cached("DELETE FROM user_roles WHERE tenant_id = ?1 AND user_id = ?2")?.execute(params![tenant, person.id])?;
     for role_id in &person.role_ids {

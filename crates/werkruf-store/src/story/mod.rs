@@ -2,6 +2,7 @@
 //!
 //! A database folder runs all of them by passing its constructor, an async function, to [`tell!`].
 
+mod addresses;
 mod approvals;
 mod audit;
 mod client_requests;
@@ -20,6 +21,7 @@ mod usage;
 mod world;
 
 pub(crate) use crate::Store;
+pub(crate) use addresses::*;
 pub(crate) use approvals::*;
 pub(crate) use audit::*;
 pub(crate) use client_requests::*;
@@ -92,6 +94,8 @@ macro_rules! tell {
             a_token_decides_the_roles_until_the_next_one,
             token_roles_end_with_the_token,
             importing_a_user_ends_token_roles,
+            a_user_is_found_by_the_id_of_the_channel_or_by_phone,
+            users_are_found_by_the_roles_they_have_now,
             keys_are_found_by_digest_until_deleted,
             a_rotated_key_lives_no_longer_than_its_overlap,
             the_last_use_of_a_key_is_stored,

@@ -16,6 +16,6 @@ BEGIN
         WHERE held_roles.tenant_id = the_tenant AND held_roles.user_id = the_user AND since <= the_time AND the_time < until), '[]')
     FROM users JOIN tenants ON tenants.id = users.tenant_id
       LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id
-    WHERE users.tenant_id = the_tenant AND users.id = the_user;
+    WHERE users.tenant_id = the_tenant AND users.id = the_user AND users.active;
 END
 $$;

@@ -47,6 +47,8 @@ CREATE TABLE permissions (
 );
 
 -- token_roles: the roles of the user's last token, {"names": [...], "only": true|false}. They count until token_roles_until.
+-- phone_key: the phone in its canonical form, by which a sender is found. active: a user who is not is treated as unknown; the row
+-- stays, because other rows name it.
 CREATE TABLE users (
   tenant_id         uuid NOT NULL,
   id                bigint NOT NULL,
@@ -61,11 +63,13 @@ CREATE TABLE users (
   branch_id         bigint,
   token_roles       json,
   token_roles_until timestamptz CHECK ((token_roles_until IS NULL) = (token_roles IS NULL)),
+  phone_key         text,
+  active            boolean NOT NULL DEFAULT true,
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, branch_id) REFERENCES branches (tenant_id, id)
 );
 CREATE UNIQUE INDEX users_by_external_id ON users (tenant_id, external_id) WHERE external_id IS NOT NULL;
-CREATE INDEX users_by_phone ON users (tenant_id, phone) WHERE phone IS NOT NULL;
+CREATE INDEX users_by_phone ON users (tenant_id, phone_key) WHERE phone_key IS NOT NULL;
 CREATE INDEX users_by_whatsapp ON users (tenant_id, whatsapp_user_id) WHERE whatsapp_user_id IS NOT NULL;
 CREATE INDEX users_by_branch ON users (tenant_id, branch_id);
 

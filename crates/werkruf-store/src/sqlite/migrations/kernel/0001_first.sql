@@ -50,7 +50,8 @@ CREATE TABLE permissions (
 ) STRICT, WITHOUT ROWID;
 
 -- token_roles: the roles in the user's latest token, {"names": [...], "only": 0|1}, which count until token_roles_until.
--- NULL: no token named roles, and user_roles counts.
+-- NULL: no token named roles, and user_roles counts. phone_key: the phone in its canonical form, by which a sender is found.
+-- active: a user who is not is treated as unknown; the row stays, because other rows name it.
 CREATE TABLE users (
   tenant_id        TEXT NOT NULL,
   id               INTEGER NOT NULL,
@@ -65,11 +66,13 @@ CREATE TABLE users (
   branch_id        INTEGER,
   token_roles      TEXT CHECK (token_roles IS NULL OR json_valid(token_roles)),
   token_roles_until TEXT CHECK ((token_roles_until IS NULL) = (token_roles IS NULL)),
+  phone_key        TEXT,
+  active           INTEGER NOT NULL DEFAULT 1 CHECK (active IN (0, 1)),
   PRIMARY KEY (tenant_id, id),
   FOREIGN KEY (tenant_id, branch_id) REFERENCES branches (tenant_id, id)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX users_by_external_id ON users (tenant_id, external_id) WHERE external_id IS NOT NULL;
-CREATE INDEX users_by_phone ON users (tenant_id, phone) WHERE phone IS NOT NULL;
+CREATE INDEX users_by_phone ON users (tenant_id, phone_key) WHERE phone_key IS NOT NULL;
 CREATE INDEX users_by_whatsapp ON users (tenant_id, whatsapp_user_id) WHERE whatsapp_user_id IS NOT NULL;
 CREATE INDEX users_by_branch ON users (tenant_id, branch_id);
 

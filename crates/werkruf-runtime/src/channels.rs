@@ -1,0 +1,95 @@
+//! The channels and webhooks of a configuration: where rows of the outbox may go, and which programs are told what.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use werkruf_contract::Tenant;
+
+use crate::channel::Channel;
+
+/// The channel of webhooks.
+pub const WEBHOOK: &str = "webhook";
+
+/// What a program can be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notification {
+    ApprovalRequired,
+    TurnFinished,
+    TurnFailed,
+    OutcomeUnknown,
+    DeadLetter,
+}
+
+impl Notification {
+    pub const ALL: [Self; 5] = [Self::ApprovalRequired, Self::TurnFinished, Self::TurnFailed, Self::OutcomeUnknown, Self::DeadLetter];
+
+    /// The name in the configuration and in `type`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ApprovalRequired => "approval_required",
+            Self::TurnFinished => "turn_finished",
+            Self::TurnFailed => "turn_failed",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::DeadLetter => "dead_letter",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|notification| notification.as_str() == name)
+    }
+}
+
+/// A program that is told about turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhook {
+    /// The account in rows of the outbox.
+    pub name: String,
+    /// The slug or id of the only tenant whose turns it is told about.
+    pub tenant: Option<String>,
+    pub events: Vec<Notification>,
+}
+
+impl Webhook {
+    fn wants(&self, tenant: Tenant<'_>, notification: Notification) -> bool {
+        let own = |named: &String| named == tenant.slug || *named == tenant.id.to_string();
+        self.events.contains(&notification) && self.tenant.as_ref().is_none_or(own)
+    }
+}
+
+/// The channels by name, and the webhooks.
+#[derive(Debug, Clone, Default)]
+pub struct Channels {
+    channels: Vec<Arc<dyn Channel>>,
+    webhooks: Vec<Webhook>,
+}
+
+impl Channels {
+    pub fn new(channels: Vec<Arc<dyn Channel>>, webhooks: Vec<Webhook>) -> Self {
+        Self { channels, webhooks }
+    }
+
+    /// The channel of this name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Channel>> {
+        self.channels.iter().find(|channel| channel.name() == name)
+    }
+
+    /// The channels that reach people, in the order of the configuration.
+    pub(crate) fn of_people(&self) -> impl Iterator<Item = &Arc<dyn Channel>> {
+        self.channels.iter().filter(|channel| channel.name() != WEBHOOK)
+    }
+
+    /// The webhooks that are told this about a turn of the tenant.
+    pub(crate) fn webhooks_for(&self, tenant: Tenant<'_>, notification: Notification) -> impl Iterator<Item = &Webhook> {
+        self.webhooks.iter().filter(move |webhook| webhook.wants(tenant, notification))
+    }
+
+    /// Whether a program of any tenant is told this.
+    pub(crate) fn any_webhook_for(&self, notification: Notification) -> bool {
+        self.webhooks.iter().any(|webhook| webhook.events.contains(&notification))
+    }
+
+    /// The longest time that a doubtful row waits for a delivery report.
+    pub(crate) fn reconcile_after(&self) -> Duration {
+        self.channels.iter().map(|channel| channel.reconcile_after()).max().unwrap_or_default()
+    }
+}

@@ -1,0 +1,147 @@
+//! Sends one claimed row and writes what became of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio_util::task::AbortOnDropHandle;
+use werkruf_contract::Tenant;
+use werkruf_store::{ATTEMPTS_EXHAUSTED, Claimed, MAX_AGE, MAX_ATTEMPTS, NewOutboxRow, OutboxRow, SendEnd, Settlement, StoreError, crash};
+
+use crate::channel::{Channel, SendResult};
+use crate::channels::Notification;
+use crate::engine::Engine;
+use crate::journal::dead_letter;
+
+/// The time for one sending.
+pub(super) const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+/// How long a row waits whose channel is not in the configuration: an operator has to act.
+const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(3600);
+const SETTLE_PAUSE: Duration = Duration::from_millis(200);
+
+pub(super) struct Delivery {
+    engine: Arc<Engine>,
+    /// Then the claim ends: the row counts as doubtful.
+    until: Timestamp,
+}
+
+impl Delivery {
+    pub(super) const fn new(engine: Arc<Engine>, until: Timestamp) -> Self {
+        Self { engine, until }
+    }
+
+    /// Sends a row, unless it is given up, and settles it.
+    pub(super) async fn deliver(self, claimed: Claimed) {
+        crash::point("outbox_claimed");
+        let (row, end) = match claimed {
+            Claimed::Send(row) => {
+                let channel = self.engine.setup().channels.find(&row.recipient.channel).cloned();
+                let (result, reconcile_after) = match channel {
+                    Some(channel) => (send(&channel, &row).await, channel.reconcile_after()),
+                    None => (not_configured(&row), Duration::ZERO),
+                };
+                crash::point("outbox_sent");
+                let end = end_of(result, &row, reconcile_after, self.engine.store.clock.now(), self.engine.store.clock.chance());
+                (row, end)
+            }
+            Claimed::GiveUp { row, code } => (row, SendEnd::Dead { code: code.to_owned(), message: "given up".to_owned() }),
+        };
+        log(&row, &end);
+        match self.settle(&row, end).await {
+            Ok(true) => crash::point("outbox_settled"),
+            Ok(false) => tracing::debug!(outbox_id = %row.id, "a report settled the row first"),
+            Err(error) => tracing::error!(outbox_id = %row.id, %error, "the end of a sending was not written; the row counts as doubtful"),
+        }
+    }
+
+    /// Writes the end. A database that does not answer is tried again for as long as the claim lasts, because only this process knows.
+    async fn settle(&self, row: &OutboxRow, end: SendEnd) -> Result<bool, StoreError> {
+        let clock = &self.engine.store.clock;
+        loop {
+            match self.try_settle(row, end.clone()).await {
+                Err(error) if error.is_retryable() && clock.now() < self.until => tokio::time::sleep(SETTLE_PAUSE).await,
+                settled => return settled,
+            }
+        }
+    }
+
+    async fn try_settle(&self, row: &OutboxRow, end: SendEnd) -> Result<bool, StoreError> {
+        let announce = match &end {
+            SendEnd::Dead { code, .. } => dead_letter_rows(&self.engine, row, code).await?,
+            SendEnd::Sent { .. } | SendEnd::Retry { .. } | SendEnd::Unknown { .. } => Vec::new(),
+        };
+        let (now, tenant_id, id, attempt) = (self.engine.store.clock.now(), row.tenant_id, row.id, row.attempts);
+        self.engine.store.outbox.settle(Settlement { tenant_id, id, attempt, end, announce, now }).await
+    }
+}
+
+/// What programs are told about a row that is dead.
+pub(crate) async fn dead_letter_rows(engine: &Engine, row: &OutboxRow, code: &str) -> Result<Vec<NewOutboxRow>, StoreError> {
+    let setup = engine.setup();
+    if !setup.channels.any_webhook_for(Notification::DeadLetter) {
+        return Ok(Vec::new());
+    }
+    let slug = engine.tenant_slug(row.tenant_id).await?;
+    let tenant = Tenant { id: row.tenant_id, slug: &slug };
+    Ok(dead_letter(&setup.channels, tenant, row, code, &engine.store.clock))
+}
+
+/// One sending, in a task of its own: a channel that panics or hangs harms no other row.
+async fn send(channel: &Arc<dyn Channel>, row: &OutboxRow) -> SendResult {
+    let unknown = |code: &str, message: &str| SendResult::Unknown { code: code.to_owned(), message: message.to_owned() };
+    let (channel, row) = (Arc::clone(channel), row.clone());
+    let task = AbortOnDropHandle::new(tokio::spawn(async move { channel.send(&row).await }));
+    match tokio::time::timeout(SEND_TIMEOUT, task).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "a channel panicked while it sent a row");
+            unknown("channel_panicked", "the channel broke while it sent this")
+        }
+        Err(_) => unknown("timeout", "the channel did not answer in time"),
+    }
+}
+
+fn not_configured(row: &OutboxRow) -> SendResult {
+    let message = format!("the channel {} is not configured", row.recipient.channel);
+    SendResult::Retry { after: Some(NOT_CONFIGURED_PAUSE), code: "not_configured".to_owned(), message }
+}
+
+/// What a result means for the row. A recipient that recognizes a repeated sending gets a doubtful one again like a failed one.
+fn end_of(result: SendResult, row: &OutboxRow, reconcile_after: Duration, now: Timestamp, chance: f64) -> SendEnd {
+    let (after, code, message) = match result {
+        SendResult::Sent { external_id } => return SendEnd::Sent { external_id },
+        SendResult::Dead { code, message } => return SendEnd::Dead { code, message },
+        SendResult::Unknown { code, message } if !row.repeatable => {
+            return SendEnd::Unknown { until: now + reconcile_after, code, message };
+        }
+        SendResult::Unknown { code, message } => (None, code, message),
+        SendResult::Retry { after, code, message } => (after, code, message),
+    };
+    let at = now + backoff(row.attempts, chance).max(after.unwrap_or_default());
+    if row.attempts >= MAX_ATTEMPTS || at.duration_since(row.created_at) > MAX_AGE {
+        return SendEnd::Dead { code: ATTEMPTS_EXHAUSTED.to_owned(), message: format!("the last attempt: {code}: {message}") };
+    }
+    SendEnd::Retry { at, code, message }
+}
+
+/// Doubles with each attempt; three quarters of it up to five quarters, so that rows that failed together are not sent together.
+fn backoff(attempts: u32, chance: f64) -> Duration {
+    let doubled = FIRST_BACKOFF.saturating_mul(1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX));
+    doubled.min(LONGEST_BACKOFF).mul_f64(0.75 + chance / 2.0)
+}
+
+fn log(row: &OutboxRow, end: &SendEnd) {
+    let (outbox_id, channel, attempt) = (row.id, row.recipient.channel.as_str(), row.attempts);
+    match end {
+        SendEnd::Sent { .. } => tracing::debug!(%outbox_id, channel, attempt, "sent"),
+        SendEnd::Retry { code, .. } => tracing::info!(%outbox_id, channel, attempt, code, "not sent; another attempt follows"),
+        SendEnd::Unknown { code, .. } => tracing::warn!(%outbox_id, channel, attempt, code, "perhaps sent; waiting for a report"),
+        SendEnd::Dead { code, .. } => tracing::warn!(%outbox_id, channel, attempt, code, "not sent; `werkruf outbox list --status dead` shows it"),
+    }
+}
+
+#[cfg(test)]
+#[path = "delivery_tests.rs"]
+mod tests;
