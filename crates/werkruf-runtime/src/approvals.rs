@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::{ApprovalStatus, Principal, Uuid};
-use werkruf_store::{
-    ApprovalFilter, ApprovalRow, Author, Decision, DecisionOutcome, InboxEntry, Page, RecordedInbound, StoreError, crash,
-};
+use werkruf_store::{ApprovalFilter, ApprovalRow, Author, Decision, DecisionOutcome, InboxEntry, Page, RecordedInbound, StoreError, crash};
 
 use crate::call::decision_rows;
 use crate::engine::Engine;
@@ -132,7 +130,8 @@ async fn store_decision(engine: &Arc<Engine>, tenant_id: Uuid, id: Uuid, decisio
 
 /// Tells the people who got buttons what another one decided. The inbox keeps it from being told twice.
 async fn tell_others(engine: &Engine, row: &ApprovalRow) -> Result<(), StoreError> {
-    if !matches!(row.status, ApprovalStatus::Approved | ApprovalStatus::Denied) {
+    let decided = matches!(row.status, ApprovalStatus::Approved | ApprovalStatus::Denied);
+    if !decided || engine.setup().channels.of_people().next().is_none() {
         return Ok(());
     }
     let (store, tenant_id, now) = (&engine.store, row.tenant_id, engine.store.clock.now());

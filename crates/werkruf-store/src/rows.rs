@@ -320,6 +320,7 @@ pub enum IdOf {
     Call,
     Conversation,
     Approval,
+    Outbox,
 }
 
 /// How much there is and how much waits, over all tenants.
@@ -343,6 +344,7 @@ impl IdOf {
             Self::Call => "tool_calls",
             Self::Conversation => "conversations",
             Self::Approval => "approvals",
+            Self::Outbox => "outbox",
         }
     }
 }

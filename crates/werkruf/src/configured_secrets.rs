@@ -32,7 +32,11 @@ pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
         Database::Sqlite(_) => Vec::new(),
     };
     let own = own.iter().map(|&text| text.to_owned()).chain(secret_key::stored_texts(config));
-    let literal: Vec<String> = literal.chain(of_database).chain(own).collect();
+    let of_webhooks = config
+        .webhooks
+        .iter()
+        .flat_map(|webhook| std::iter::once(webhook.secret.expose_secret().to_owned()).chain(in_address(webhook.url.as_str())));
+    let literal: Vec<String> = literal.chain(of_database).chain(own).chain(of_webhooks).collect();
     let of_numbers = config.whatsapp_secrets.iter().map(String::as_str);
     let names = Variable::SECRETS.iter().map(|variable| variable.name()).chain(of_tools).chain(of_numbers);
     let of_model = match &config.model {

@@ -32,4 +32,5 @@ mod setup;
 mod subscriber;
 mod telemetry;
 mod version;
+mod webhooks;
 pub mod whatsapp;

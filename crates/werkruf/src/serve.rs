@@ -66,6 +66,8 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.tasks.spawn(async move { runtime.run_background().await });
     let runtime = app.runtime.clone();
     app.tasks.spawn(async move { runtime.save_partial_text().await });
+    let runtime = app.runtime.clone();
+    app.tasks.spawn(async move { runtime.run_outbox().await });
 
     if app.config.database.file().is_none() {
         let (watched, stopped) = (Arc::clone(&app), stop.clone());

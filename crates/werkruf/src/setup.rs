@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use werkruf_contract::{Clock, Shape};
 use werkruf_llm::{Egress, HttpLimits, tool_client};
-use werkruf_runtime::{Assistant, Assistants, Redaction, Registry, Setup};
+use werkruf_runtime::{Assistant, Assistants, Channel, Channels, Redaction, Registry, Setup};
 use werkruf_tools::{HttpTool, kernel_tools, test_tools};
 
 use crate::config::{Config, ConfigViolation, Environment, Flags, advice};
 use crate::configured_secrets;
 use crate::modules::OpenModules;
+use crate::webhooks::{self, WebhookChannel};
 use crate::whatsapp::CHANNEL;
 
 /// Reads the configuration and builds the setup; reports the faults of both steps together. Opens no database.
@@ -109,7 +110,17 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
     }
     let prices = Arc::clone(&config.prices);
     let assistants = Assistants::new(config.assistants.clone());
-    Ok(Setup { registry, assistants, safety: config.safety.clone(), prices, four_eyes: config.four_eyes, redaction })
+    let channels = channels(config, client);
+    Ok(Setup { registry, assistants, channels, safety: config.safety.clone(), prices, four_eyes: config.four_eyes, redaction })
+}
+
+/// The channels that the configuration names.
+fn channels(config: &Config, client: reqwest::Client) -> Channels {
+    let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
+    if !config.webhooks.is_empty() {
+        channels.push(Arc::new(WebhookChannel::new(&config.webhooks, client)));
+    }
+    Channels::new(channels, config.webhooks.iter().map(webhooks::subscription).collect())
 }
 
 /// Checks the tool names in assistants and safety profiles. A misspelt tool would silently be missing from an assistant, or

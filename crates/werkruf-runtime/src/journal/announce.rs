@@ -87,9 +87,9 @@ impl Audience {
 
     /// The person waits until somebody decides: which calls, and whose approval they need.
     pub(crate) fn waits(&self, calls: &[(&str, &[String])], texts: &Texts) -> Vec<NewOutboxRow> {
-        let lines = calls.iter().map(|(tool, roles)| {
-            texts.text("channel-waits", &[("tool", plain_name(tool).into()), ("roles", roles.join(", ").into())])
-        });
+        let lines = calls
+            .iter()
+            .map(|(tool, roles)| texts.text("channel-waits", &[("tool", plain_name(tool).into()), ("roles", roles.join(", ").into())]));
         self.text(&lines.collect::<Vec<_>>().join("\n"))
     }
 

@@ -99,7 +99,7 @@ async fn send(channel: &Arc<dyn Channel>, row: &OutboxRow) -> SendResult {
             tracing::error!(%error, "a channel panicked while it sent a row");
             unknown("channel_panicked", "the channel broke while it sent this")
         }
-        Err(_) => unknown("timeout", "the channel did not answer in time"),
+        Err(_) => unknown("no_answer", "the channel did not answer in time"),
     }
 }
 
@@ -138,7 +138,9 @@ fn log(row: &OutboxRow, end: &SendEnd) {
         SendEnd::Sent { .. } => tracing::debug!(%outbox_id, channel, attempt, "sent"),
         SendEnd::Retry { code, .. } => tracing::info!(%outbox_id, channel, attempt, code, "not sent; another attempt follows"),
         SendEnd::Unknown { code, .. } => tracing::warn!(%outbox_id, channel, attempt, code, "perhaps sent; waiting for a report"),
-        SendEnd::Dead { code, .. } => tracing::warn!(%outbox_id, channel, attempt, code, "not sent; `werkruf outbox list --status dead` shows it"),
+        SendEnd::Dead { code, .. } => {
+            tracing::warn!(%outbox_id, channel, attempt, code, "not sent; `werkruf outbox list --status dead` shows it")
+        }
     }
 }
 

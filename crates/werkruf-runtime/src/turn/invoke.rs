@@ -11,8 +11,8 @@ use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreE
 use super::accept::{inbox_entry, refuse_known};
 use super::end::fail;
 use crate::call::{
-    Arguments, CallBatch, CallOutcome, CallRequest, FinishedCall, PreparedCall, TurnScope, apply_outcome, approver_rows,
-    await_approvals, tool_started,
+    Arguments, CallBatch, CallOutcome, CallRequest, FinishedCall, PreparedCall, TurnScope, apply_outcome, approver_rows, await_approvals,
+    tool_started,
 };
 use crate::engine::{Engine, Registration, TurnCount};
 use crate::journal::CommitPoint;

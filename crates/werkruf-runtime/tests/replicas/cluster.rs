@@ -84,6 +84,7 @@ impl Cluster {
         let setup = Setup {
             registry,
             assistants: Assistants::new(Vec::new()),
+            channels: Default::default(),
             safety: Default::default(),
             prices: Default::default(),
             four_eyes: false,

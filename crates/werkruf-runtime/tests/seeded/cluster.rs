@@ -89,6 +89,7 @@ impl Cluster {
             approvals: Arc::clone(&store) as _,
             streams: Arc::clone(&store) as _,
             cluster: Arc::clone(&store) as _,
+            outbox: Arc::clone(&store) as _,
             models: ModelAccounts {
                 gate: Arc::new(ModelGate::new(
                     ModelProviders {
@@ -108,6 +109,7 @@ impl Cluster {
         let setup = Setup {
             registry: registry(world, &process),
             assistants: Assistants::new(Vec::new()),
+            channels: Default::default(),
             safety: Default::default(),
             prices: Default::default(),
             four_eyes: false,

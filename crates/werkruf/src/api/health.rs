@@ -23,6 +23,8 @@ use super::openapi::openapi;
 const PING_TIMEOUT: Duration = Duration::from_millis(1800);
 /// An embedder without progress for this long counts as stalled. One request of it may take two minutes.
 const EMBEDDER_STALL_MS: i64 = 180_000;
+/// The outbox is looked at every ten seconds at least.
+const OUTBOX_STALL_MS: i64 = 60_000;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(document))
@@ -46,6 +48,8 @@ struct Loops {
     writer: Loop,
     /// Computes the vectors of chunks; null without an embedding model.
     embedder: Option<Loop>,
+    /// Sends what people and programs are told.
+    outbox: Loop,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -101,12 +105,15 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
         let last_progress_ms = (progress_ms > 0).then(|| (now - progress_ms).max(0));
         Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < EMBEDDER_STALL_MS) }
     });
+    let outbox_ms = api.app.runtime.outbox_progress_ms();
+    let last_progress_ms = (outbox_ms > 0).then(|| (now - outbox_ms).max(0));
+    let outbox = Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < OUTBOX_STALL_MS) };
     let ready = ok && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut response = (
         status,
         [(CACHE_CONTROL, HeaderValue::from_static("no-store"))],
-        Json(Ready { ready, loops: Loops { writer, embedder }, warnings }),
+        Json(Ready { ready, loops: Loops { writer, embedder, outbox }, warnings }),
     )
         .into_response();
     if !ready {

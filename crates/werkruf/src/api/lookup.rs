@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use werkruf_contract::Uuid;
 use werkruf_runtime::{Decider, Refusal};
-use werkruf_store::{CallRow, ConversationRow, EventRow, IdOf, MessageRow, Order, Page, Records, StoreError, TurnRow};
+use werkruf_store::{CallRow, ConversationRow, EventRow, IdOf, MessageRow, Order, OutboxRow, Page, Records, StoreError, TurnRow};
 
 use super::ApiState;
 use super::error::ApiError;
@@ -72,6 +72,16 @@ pub(crate) async fn approval_id(api: &ApiState, decider: Decider<'_>, id: &str) 
         }
     }
     meant.only(rows, "approval", |row| candidate(row.id, &row.tool_name, row.created_at)).map(|row| row.id)
+}
+
+/// A row of the outbox by id, or by a beginning or end that only its id has.
+pub(crate) async fn outbox_row(api: &ApiState, identity: &Identity, id: &str) -> Result<OutboxRow, ApiError> {
+    let meant = Meant::of(api.app.records(), identity.tenant_id, IdOf::Outbox, id).await?;
+    let mut rows = Vec::new();
+    for id in &meant.ids {
+        rows.extend(api.app.store.outbox_row(identity.tenant_id, *id).await?);
+    }
+    meant.only(rows, "outbox row", |row| candidate(row.id, &row.recipient.channel, row.created_at))
 }
 
 /// The ids that a text may mean.

@@ -39,6 +39,7 @@ mod legacy;
 pub(crate) mod lookup;
 mod openapi;
 pub(crate) mod outage;
+mod outbox;
 mod page;
 pub(crate) mod policy;
 pub(crate) mod properties;
@@ -105,6 +106,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(turns::routes())
         .merge(calls::routes())
         .merge(approvals::routes())
+        .merge(outbox::routes())
         .merge(explain::routes())
         .merge(tools::routes())
         .merge(invoke::routes())

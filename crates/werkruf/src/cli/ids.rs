@@ -24,6 +24,11 @@ pub(super) fn approval_path(typed: &str) -> Result<String, CliError> {
     Ok(format!("/api/approvals/{}", normalized(typed)?))
 }
 
+/// The API path of a row of the outbox, by id, or by a unique beginning or end of it.
+pub(super) fn outbox_path(typed: &str) -> Result<String, CliError> {
+    Ok(format!("/api/outbox/{}", normalized(typed)?))
+}
+
 /// The full id of a conversation.
 pub(super) async fn conversation(backend: &Backend, typed: &str) -> Result<String, CliError> {
     let row = backend.get(&conversation_path(typed)?).await?;

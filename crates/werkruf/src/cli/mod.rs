@@ -24,6 +24,7 @@ mod keys;
 mod knowledge;
 mod migrate;
 mod moving;
+mod outbox;
 mod people;
 mod prices;
 pub(crate) mod print;
@@ -145,6 +146,9 @@ enum Command {
     /// List and decide approvals
     #[command(subcommand)]
     Approvals(approvals::Command),
+    /// List, show, retry and release what is sent to people and programs
+    #[command(subcommand)]
+    Outbox(outbox::Command),
     /// Show everything recorded about one tool call
     #[command(after_help = "Examples:\n  werkruf explain 0197f2c4-77aa\n  werkruf explain 0197f2c4-77aa --json | jq .repairs")]
     Explain {
@@ -310,6 +314,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Tools(command)) => tools::run(&session, command).await,
         Some(Command::Calls(command)) => calls::run(&session, command).await,
         Some(Command::Approvals(command)) => approvals::run(&session, command).await,
+        Some(Command::Outbox(command)) => outbox::run(&session, command).await,
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
         Some(Command::Audit(command)) => audit::run(&session, command).await,

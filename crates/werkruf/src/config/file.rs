@@ -51,6 +51,7 @@ pub(super) struct File {
     pub limits: BTreeMap<String, u64>,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
+    pub webhooks: Vec<WebhookSection>,
     pub safety: HashMap<String, SafetyProfile>,
 }
 
@@ -113,6 +114,17 @@ pub(super) struct ModuleSection {}
 #[serde(default, deny_unknown_fields)]
 pub(super) struct KnowledgeSection {
     pub reader_sandbox: Option<String>,
+}
+
+/// One of `[[webhooks]]`. A missing key is reported with the others.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct WebhookSection {
+    pub name: Option<String>,
+    pub url: Option<String>,
+    pub events: Vec<String>,
+    pub secret_env: Option<String>,
+    pub tenant: Option<String>,
 }
 
 /// `[approvals]`.

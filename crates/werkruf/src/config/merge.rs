@@ -16,7 +16,7 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
     AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, implicit, limits, model,
-    postgres, prices, reader, tls, tokens, unread, whatsapp,
+    postgres, prices, reader, tls, tokens, unread, webhooks, whatsapp,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -63,6 +63,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let limits = limits::merge(document, environment, violations);
     let model = model::merge(document, environment, violations);
     let modules = ModulesOn::of(document, violations);
+    let egress = egress(document, violations);
     let config = Config {
         listen,
         database,
@@ -84,7 +85,8 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         embedding: embedding::merge(document, environment, &model, violations).filter(|_| modules.knowledge),
         model,
         modules,
-        egress: egress(document, violations),
+        webhooks: webhooks::merge(document, environment, &egress, violations),
+        egress,
         #[cfg(feature = "flights")]
         flights: if modules.flights { super::flights::merge(environment, violations) } else { Default::default() },
         whatsapp: whatsapp::merge(document, environment, violations),

@@ -23,6 +23,7 @@ mod tls;
 mod tokens;
 mod unread;
 mod violation;
+mod webhooks;
 mod whatsapp;
 
 use std::collections::HashMap;
@@ -54,6 +55,7 @@ pub(crate) use suggestion::advice;
 pub use template::template;
 pub use tokens::{IssuerKind, TokenIssuer, UnknownRoles};
 pub use violation::ConfigViolation;
+pub use webhooks::WebhookConfig;
 
 use crate::listen::CertificateFiles;
 use crate::whatsapp::WhatsAppSettings;
@@ -166,6 +168,7 @@ pub struct Config {
     pub log: LogConfig,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
+    pub webhooks: Vec<WebhookConfig>,
     /// Private networks that a tool may reach by a host name.
     pub egress: Vec<IpNet>,
     pub disabled_tools: Vec<String>,

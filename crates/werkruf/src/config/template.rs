@@ -141,8 +141,15 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # {"type": "object", "properties": {"number": {"type": "string"}}, "required": ["number"]}
 # '''
 
+# [[webhooks]]                         # a program that is told about turns, by signed requests
+# url = "https://crm.example.org/werkruf"
+# events = ["approval_required", "turn_finished", "turn_failed", "outcome_unknown", "dead_letter"]
+# secret_env = "CRM_WEBHOOK_SECRET"    # signs the requests; at least 16 characters
+# # name = "crm"                       # the host of the url if it is left out
+# # tenant = "demo"                    # only about this tenant
+
 # [egress]
-# allow = ["10.0.0.0/8"]               # private networks that tools may reach by a host name
+# allow = ["10.0.0.0/8"]               # private networks that tools and webhooks may reach by a host name
 
 # [whatsapp]                           # the channel WhatsApp; docs/whatsapp.md has the five steps
 # # reconcile_s = 30                   # how long a doubtful message waits for a delivery report
