@@ -25,7 +25,7 @@ use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
-use crate::installation::{ensure_tenants, initialize};
+use crate::installation::{initialize, resolve_tenants};
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
@@ -146,7 +146,6 @@ pub struct App {
     planner: Planner,
     /// Provider keys are read at the start only, so a reload keeps the modules.
     pub(crate) modules: OpenModules,
-    pub(crate) whatsapp: Arc<WhatsApp>,
 }
 
 impl App {
@@ -192,18 +191,20 @@ impl App {
             flights: open_flights(&config, &client, &database, &clock)?,
             knowledge: Arc::new(knowledge::base(&config, Arc::new(models.clone()), database.knowledge(), &clock)),
             ask_gpt: Arc::new(AskGpt),
+            whatsapp: Arc::new(WhatsApp::new(client.clone(), config.whatsapp.clone())),
         };
         let operator_token = SecretString::from(new_secret(rand::random()));
         let setup = setup::build(&config, &modules, &clock, &[operator_token.expose_secret()]).map_err(StartError::Config)?;
         let started_at = clock.now();
-        initialize(&config, store.as_ref(), &clock, started_at).await?;
+        initialize(&config, store.as_ref(), started_at).await?;
+        let settings = resolve_tenants(config.whatsapp.clone(), store.as_ref(), &clock).await.map_err(StartError::Config)?;
+        modules.whatsapp.reload(settings);
         let services = Services::new(&store, models, clock.clone(), config.limits.clone());
         let runtime = Runtime::new(services, setup);
         planner.follow(runtime.setup());
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let cluster: Arc<dyn Cluster> = store.clone();
         let access = Access::new(&cluster);
-        let whatsapp = Arc::new(WhatsApp::new(client, config.whatsapp.clone()));
         let tasks = TaskTracker::new();
         let reader = Arc::new(Reader::new(&config.reader));
         Ok(Arc::new(Self {
@@ -223,7 +224,6 @@ impl App {
             outage: Outage::default(),
             planner,
             modules,
-            whatsapp,
         }))
     }
 
@@ -247,6 +247,10 @@ impl App {
         self.store.as_ref()
     }
 
+    pub(crate) const fn whatsapp(&self) -> &Arc<WhatsApp> {
+        &self.modules.whatsapp
+    }
+
     /// The store's interface for event streams.
     pub fn streams(&self) -> &dyn Streams {
         self.store.as_ref()
@@ -266,12 +270,7 @@ impl App {
         let (config, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
-        let unknown = ensure_tenants(&config.whatsapp, self.people(), &self.clock).await;
-        let unknown = unknown.unwrap_or_else(|error| vec![ConfigViolation::new("/whatsapp/numbers", error.to_string())]);
-        if !unknown.is_empty() {
-            return Err(unknown);
-        }
-        self.whatsapp.reload(config.whatsapp);
+        self.modules.whatsapp.reload(resolve_tenants(config.whatsapp, self.people(), &self.clock).await?);
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());
         Ok(())

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use werkruf_contract::{Clock, Uuid};
-use werkruf_store::{People, Store, StoreError};
+use werkruf_store::{People, Store};
 
 use crate::app::StartError;
 use crate::config::{Config, ConfigViolation};
@@ -13,14 +13,10 @@ use crate::whatsapp::WhatsAppSettings;
 const INSTALLED_AT: &str = "installed_at";
 const SAMPLE_DATA: &str = "sample_data";
 
-/// Makes the tenants, and writes the sample data once if the configuration wants it. Without a setting, a new installation on loopback
+/// Makes tenant `demo`, and writes the sample data once if the configuration wants it. Without a setting, a new installation on loopback
 /// without a config file gets the sample data.
-pub(crate) async fn initialize(config: &Config, store: &dyn Store, clock: &Clock, now: Timestamp) -> Result<(), StartError> {
+pub(crate) async fn initialize(config: &Config, store: &dyn Store, now: Timestamp) -> Result<(), StartError> {
     store.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
-    let unknown = ensure_tenants(&config.whatsapp, store, clock).await?;
-    if !unknown.is_empty() {
-        return Err(StartError::Config(unknown));
-    }
     let new = store.setting(INSTALLED_AT.to_owned()).await?.is_none();
     let by_default = new && config.listen.ip().is_loopback() && config.file.is_none();
     let with_sample = config.sample_data.unwrap_or(by_default);
@@ -34,23 +30,28 @@ pub(crate) async fn initialize(config: &Config, store: &dyn Store, clock: &Clock
     Ok(())
 }
 
-/// Makes the tenants that numbers name by a slug. A tenant named by an id must exist; those that do not are returned.
-pub(crate) async fn ensure_tenants(
-    settings: &WhatsAppSettings,
-    store: &(impl People + ?Sized),
+/// Finds the tenants of numbers. A tenant named by a slug is made; one named by an id must exist.
+pub(crate) async fn resolve_tenants(
+    mut settings: WhatsAppSettings,
+    people: &(impl People + ?Sized),
     clock: &Clock,
-) -> Result<Vec<ConfigViolation>, StoreError> {
-    let mut unknown = Vec::new();
-    for (at, number) in settings.numbers.iter().enumerate() {
-        if store.tenant(number.tenant.clone()).await?.is_some() {
-            continue;
-        }
-        if Uuid::try_parse(&number.tenant).is_ok() {
-            let message = format!("there is no tenant with the id {}; a new tenant is named by its slug", number.tenant);
-            unknown.push(ConfigViolation::new(format!("/whatsapp/numbers/{at}/tenant"), message));
-        } else {
-            store.ensure_tenant(clock.new_id(), number.tenant.clone(), clock.now()).await?;
+) -> Result<WhatsAppSettings, Vec<ConfigViolation>> {
+    let mut violations = Vec::new();
+    for (at, number) in settings.numbers.iter_mut().enumerate() {
+        match tenant(&number.tenant, people, clock).await {
+            Ok(id) => number.tenant_id = id,
+            Err(message) => violations.push(ConfigViolation::new(format!("/whatsapp/numbers/{at}/tenant"), message)),
         }
     }
-    Ok(unknown)
+    if violations.is_empty() { Ok(settings) } else { Err(violations) }
+}
+
+async fn tenant(name: &str, people: &(impl People + ?Sized), clock: &Clock) -> Result<Uuid, String> {
+    if let Some(found) = people.tenant(name.to_owned()).await.map_err(|error| error.to_string())? {
+        return Ok(found.id);
+    }
+    if Uuid::try_parse(name).is_ok() {
+        return Err(format!("there is no tenant with the id {name}; a new tenant is named by its slug"));
+    }
+    people.ensure_tenant(clock.new_id(), name.to_owned(), clock.now()).await.map(|made| made.id).map_err(|error| error.to_string())
 }

@@ -110,13 +110,16 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
     }
     let prices = Arc::clone(&config.prices);
     let assistants = Assistants::new(config.assistants.clone());
-    let channels = channels(config, client);
+    let channels = channels(config, modules, client);
     Ok(Setup { registry, assistants, channels, safety: config.safety.clone(), prices, four_eyes: config.four_eyes, redaction })
 }
 
 /// The channels that the configuration names.
-fn channels(config: &Config, client: reqwest::Client) -> Channels {
+fn channels(config: &Config, modules: &OpenModules, client: reqwest::Client) -> Channels {
     let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
+    if !config.whatsapp.numbers.is_empty() {
+        channels.push(modules.whatsapp.clone());
+    }
     if !config.webhooks.is_empty() {
         channels.push(Arc::new(WebhookChannel::new(&config.webhooks, client)));
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 use serde::Deserialize;
-use werkruf_contract::Language;
+use werkruf_contract::{Language, Uuid};
 
 use super::environment::{Environment, Variable};
 use super::file::Document;
@@ -152,6 +152,7 @@ fn read_number(
     (violations.len() == before).then(|| Number {
         phone_number_id: id.to_owned(),
         tenant: section.tenant.clone(),
+        tenant_id: Uuid::nil(),
         branch_id: section.branch_id,
         access_token,
         app_secret,

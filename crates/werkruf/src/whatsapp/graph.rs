@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -10,10 +11,10 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use werkruf_contract::BoxFuture;
+use werkruf_contract::{BoxFuture, Uuid};
 use werkruf_llm::{cause, retry_after};
 use werkruf_runtime::{Channel, OutboxBody, SendResult};
-use werkruf_store::OutboxRow;
+use werkruf_store::{OutboxRow, PersonAddress};
 
 use super::answer::{self, Answer};
 use super::settings::{Number, WhatsAppSettings};
@@ -36,6 +37,8 @@ pub(crate) struct WhatsApp {
     /// When the next message of a number may leave.
     next: Mutex<HashMap<String, Instant>>,
     marks: Semaphore,
+    /// How many messages came for numbers that the settings do not name.
+    unknown_numbers: AtomicU64,
 }
 
 impl fmt::Debug for WhatsApp {
@@ -47,7 +50,7 @@ impl fmt::Debug for WhatsApp {
 impl WhatsApp {
     pub(crate) fn new(client: Client, settings: WhatsAppSettings) -> Self {
         let (settings, next, marks) = (RwLock::new(Arc::new(settings)), Mutex::default(), Semaphore::new(MARKS));
-        Self { client, settings, next, marks }
+        Self { client, settings, next, marks, unknown_numbers: AtomicU64::default() }
     }
 
     /// The settings as they are now.
@@ -58,6 +61,11 @@ impl WhatsApp {
     /// Messages from now on use these settings.
     pub(crate) fn reload(&self, settings: WhatsAppSettings) {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Counts a message for a number that the settings do not name; returns how many there were.
+    pub(super) fn count_unknown_number(&self) -> u64 {
+        self.unknown_numbers.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Marks a message as read and shows that an answer is being written. Nothing depends on it, so a failure is only logged.
@@ -181,6 +189,17 @@ impl Channel for WhatsApp {
 
     fn reconcile_after(&self) -> Duration {
         self.settings().reconcile
+    }
+
+    /// A number of the tenant, that of the person's branch first. Whoever has not written may get a template only.
+    fn address_of(&self, tenant_id: Uuid, person: &PersonAddress) -> Option<(String, String)> {
+        let settings = self.settings();
+        let mut own = settings.numbers.iter().filter(|number| number.tenant_id == tenant_id);
+        let of_branch = own.clone().find(|number| number.branch_id.is_some() && number.branch_id == person.branch_id);
+        let number = of_branch.or_else(|| own.next())?;
+        let digits = |phone: &String| phone.chars().filter(char::is_ascii_digit).collect::<String>().trim_start_matches("00").to_owned();
+        let phone = person.phone.as_ref().map(digits).filter(|digits| !digits.is_empty());
+        Some((number.phone_number_id.clone(), phone.or_else(|| person.whatsapp_user_id.clone())?))
     }
 }
 

@@ -34,6 +34,7 @@ fn number() -> Number {
     Number {
         phone_number_id: "55501".to_owned(),
         tenant: "demo".to_owned(),
+        tenant_id: Uuid::nil(),
         branch_id: Some(1),
         access_token: SecretString::from("token-0123456789"),
         app_secret: SecretString::from("s"),

@@ -1,9 +1,11 @@
 //! The channel `whatsapp`: Meta's Cloud API.
 //!
-//! `payload` reads what Meta sends, `signature` says whether it is from Meta, `keywords` finds messages that need no model, `graph` sends
+//! `webhook` has the routes: `signature` says whether a request is from Meta (`handshake` answers its first one), `payload` reads it, `receive`
+//! stores each event and starts turns, `decision` handles buttons of approvals. `keywords` finds messages that need no model, `graph` sends
 //! rows of the outbox (`outgoing` writes the requests, `answer` reads the answers, `markup` and `split` make parts of a text).
 
 mod answer;
+mod decision;
 mod graph;
 mod handshake;
 pub(crate) mod inspect;
@@ -11,9 +13,11 @@ pub(crate) mod keywords;
 mod markup;
 mod outgoing;
 pub(crate) mod payload;
+mod receive;
 mod settings;
 mod signature;
 mod split;
+pub(crate) mod webhook;
 
 pub(crate) use graph::WhatsApp;
 pub use settings::{Number, WhatsAppSettings};

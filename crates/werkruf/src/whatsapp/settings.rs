@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use secrecy::SecretString;
+use werkruf_contract::Uuid;
 
 use super::keywords::Keywords;
 
@@ -25,6 +26,8 @@ pub struct Number {
     pub phone_number_id: String,
     /// Slug or id of the tenant whose people write to this number.
     pub tenant: String,
+    /// The id of that tenant; nil until the store was asked.
+    pub tenant_id: Uuid,
     /// Decides between several people with the same address. It neither widens nor narrows what a person sees.
     pub branch_id: Option<i64>,
     pub access_token: SecretString,
