@@ -155,6 +155,8 @@ pub enum Refusal {
     FourEyes,
     #[error("this request was made before as turn {turn_id}")]
     Duplicate { turn_id: Uuid, same_body: bool },
+    #[error("this message was received before and started no turn")]
+    Recorded,
     #[error("{message}")]
     Conflict { code: &'static str, message: String },
     #[error("too many turns; try again in {retry_after_ms} ms")]

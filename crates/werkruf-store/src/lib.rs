@@ -54,8 +54,8 @@ pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, Maintenance
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
 pub use moving::{Moved, TableSum};
 pub use outbox::{
-    ContactRow, DeliveryReport, NewContact, NewOutboxRow, Notice, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound,
-    ReportedStatus, SendEnd, Settlement,
+    ATTEMPTS_EXHAUSTED, Claimed, ContactRow, DeliveryReport, EARLIER_PART_DEAD, MAX_AGE, MAX_ATTEMPTS, NewContact, NewOutboxRow, Notice,
+    OUTCOME_UNKNOWN, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, ReportedStatus, SendEnd, Settlement,
 };
 pub use page::{ListRow, Order, Page};
 pub use phone::canonical_phone;
@@ -105,6 +105,7 @@ pub trait Store:
     + Cluster
     + Retention
     + UsageRows
+    + Outbox
     + std::fmt::Debug
     + 'static
 {
@@ -118,7 +119,7 @@ pub trait Turns: Send + Sync {
     /// Commit A: inbox, message, turn and lease in one transaction; durable when it resolves. While an earlier turn of the
     /// conversation is open the new turn waits; a new turn with calls is refused as [`StoreError::Busy`], and nothing is stored.
     fn open_turn(&self, open: OpenTurn) -> StoreFuture<'_, Opened>;
-    /// The turn of a message that the inbox has already, and whether its body was the same. Nothing is stored.
+    /// The turn of a message that the inbox has already, and whether its body was the same. An item that started no turn is not found here.
     fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<(Uuid, bool)>>;
     /// Starts a turn that waited behind another: it takes the lease, and its message gets its `seq`. [`StoreError::Busy`] while
     /// another turn of the conversation has started and not ended, whether or not a process runs that turn.

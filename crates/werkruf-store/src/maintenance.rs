@@ -85,7 +85,7 @@ pub struct HeldWork {
     /// Calls that had not ended; those with effect `once` are `outcome_unknown` now.
     pub calls: u64,
     pub approvals: u64,
-    /// Messages that were not sent yet; 0 while no channel sends messages.
+    /// Rows of the outbox that were not sent yet, or whose sending had not ended. The operator releases them.
     pub outbox: u64,
 }
 

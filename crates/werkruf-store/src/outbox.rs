@@ -3,23 +3,25 @@
 //! Invariants: rows are written in the transaction of what they announce. Rows of one lane leave in order: only the oldest open row of a
 //! lane is claimed, under the lock of the lane's own row. A row whose sending may have succeeded is sent at most once more and marked.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::Uuid;
 
-use crate::{InboxEntry, JsonText, Page, StoreFuture};
+use crate::page::bytes_of;
+use crate::{InboxEntry, JsonText, ListRow, Page, StoreFuture};
 
 /// The outbox and the contacts of channels.
 pub trait Outbox: Send + Sync {
     /// Records an inbound item that starts no turn, with what is sent about it. False when the inbox has the item already; then nothing is written.
     fn record_inbound(&self, inbound: RecordedInbound) -> StoreFuture<'_, bool>;
-    /// The contact of a known user, with its conversation. Both are created when they are missing, also when two messages come at once.
-    fn contact(&self, contact: NewContact) -> StoreFuture<'_, ContactRow>;
+    /// Stores the contact of a known user. Returns its conversation, which is created when it is missing; two messages at once get the same one.
+    fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid>;
     /// The contacts of these users on a channel.
     fn contacts_of(&self, tenant_id: Uuid, channel: String, user_ids: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>>;
     /// Takes the oldest open row of up to `limit` lanes that are due, of all tenants, and marks each as `sending` by `owner`, to be decided
-    /// before `until`. A row that was found `sending` after its time is marked `ambiguous` and returned once more; the second time it is dead.
-    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<OutboxRow>>;
-    /// When the next lane is due.
+    /// before `until`. A row that was found `sending` after its time is marked `ambiguous` and sent once more, unless it is repeatable; the
+    /// second time it is given up.
+    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Claimed>>;
+    /// When the next lane is due. It may be earlier than its oldest open row; the next claim corrects that.
     fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>>;
     /// The rows that an earlier process of this database left `sending` wait until then for a delivery report. Does nothing where several
     /// processes share the database: there the time of the claim decides.
@@ -42,7 +44,7 @@ pub trait Outbox: Send + Sync {
     fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> StoreFuture<'_, u64>;
 }
 
-/// The states of a row. A restore holds rows that were not sent.
+/// The states of a row, in the order in which a row goes through them. A restore holds rows that were not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OutboxStatus {
     Pending,
@@ -68,6 +70,11 @@ impl OutboxStatus {
             Self::Dead => "dead",
             Self::Held => "held",
         }
+    }
+
+    /// Whether the row still keeps its lane waiting.
+    pub const fn is_open(self) -> bool {
+        matches!(self, Self::Pending | Self::Sending)
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
@@ -128,6 +135,54 @@ pub struct OutboxRow {
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
+
+impl OutboxRow {
+    /// Whether the row is a part of what its turn says to a person. Later parts die with an earlier one.
+    pub fn is_part(&self) -> bool {
+        self.turn_id.is_some() && self.approval_id.is_none() && self.recipient.channel != "webhook"
+    }
+
+    /// Why a row that is due must not be sent again. Only a row that was being sent and whose time passed can be given up.
+    pub(crate) fn give_up(&self, now: Timestamp) -> Option<&'static str> {
+        let is_old = self.attempts >= MAX_ATTEMPTS || now.duration_since(self.created_at) >= MAX_AGE;
+        match (self.status, self.repeatable) {
+            (OutboxStatus::Sending, true) if is_old => Some(ATTEMPTS_EXHAUSTED),
+            (OutboxStatus::Sending, false) if self.ambiguous => Some(OUTCOME_UNKNOWN),
+            _ => None,
+        }
+    }
+
+    /// Whether a report of failure counts. One about another sending of the row does not.
+    pub(crate) fn may_fail(&self, external_id: &str) -> bool {
+        matches!(self.status, OutboxStatus::Sending | OutboxStatus::Sent)
+            && self.external_id.as_deref().is_none_or(|known| known == external_id)
+    }
+}
+
+impl ListRow for OutboxRow {
+    fn list_bytes(&self) -> usize {
+        bytes_of(&[Some(&self.body), self.error.as_deref(), Some(&self.recipient.address), Some(&self.recipient.lane)])
+    }
+}
+
+/// A row that a process has claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claimed {
+    /// To be sent, as the attempt in its `attempts`.
+    Send(OutboxRow),
+    /// Not to be sent again: to be settled as dead with this code, together with what announces that.
+    GiveUp { row: OutboxRow, code: &'static str },
+}
+
+/// The code of a row whose sending was in doubt twice.
+pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
+/// The code of a row that was tried too often, or for too long.
+pub const ATTEMPTS_EXHAUSTED: &str = "attempts_exhausted";
+/// The code of a part that died with an earlier one of its turn.
+pub const EARLIER_PART_DEAD: &str = "earlier_part_dead";
+/// So many attempts, and for so long, before a row is dead.
+pub const MAX_ATTEMPTS: u32 = 10;
+pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// What became of a sending.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -195,6 +250,21 @@ pub enum ReportedStatus {
     },
 }
 
+impl ReportedStatus {
+    /// The status that the row gets, if that is forward. A row that was given up in doubt did arrive after all.
+    pub(crate) fn moves(&self, row: &OutboxRow) -> Option<OutboxStatus> {
+        let to = match self {
+            Self::Sent => OutboxStatus::Sent,
+            Self::Delivered => OutboxStatus::Delivered,
+            Self::Read => OutboxStatus::Read,
+            Self::Failed { .. } => return None,
+        };
+        let doubtful = row.status == OutboxStatus::Dead && row.error_code.as_deref() == Some(OUTCOME_UNKNOWN);
+        // The states are declared in the order in which a row goes through them.
+        (doubtful || row.status == OutboxStatus::Held || row.status < to).then_some(to)
+    }
+}
+
 /// An inbound item without a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedInbound {
@@ -243,6 +313,7 @@ pub struct ContactRow {
     pub account: String,
     pub user_id: String,
     pub address: String,
-    pub conversation_id: Uuid,
-    pub last_inbound_at: Timestamp,
+    /// `None` when it was deleted; the next message gets a new one.
+    pub conversation_id: Option<Uuid>,
+    pub last_inbound_at: Option<Timestamp>,
 }

@@ -20,6 +20,11 @@ pub(crate) const KEY: &str =
 pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint, asked_by, \
      asked_key, retried_by, status, decided_by, decided_key, created_at, decided_at, expires_at";
 
+pub(crate) const OUTBOX: &str = "id, tenant_id, channel, account, recipient, user_id, lane, conversation_id, turn_id, approval_id, part, body, status, \
+     repeatable, ambiguous, attempts, error_code, error, external_id, next_at, created_at, updated_at";
+
+pub(crate) const CONTACT: &str = "channel, account, user_id, address, conversation_id, last_inbound_at";
+
 pub(crate) const AUDIT: &str = "tenant_id, seq, at, user_id, key_id, operator, address, action, subject, person, salt, before, after, \
      before_digest, after_digest, hash";
 
@@ -244,6 +249,46 @@ macro_rules! readings {
                 collection: c.text_or_null()?,
                 replaced_by: c.id_or_null()?,
                 root_id: c.id_or_null()?,
+            })
+        }
+
+        pub(super) fn outbox(c: &mut Columns<'_>) -> Result<$crate::OutboxRow, $crate::StoreError> {
+            Ok($crate::OutboxRow {
+                id: c.id()?,
+                tenant_id: c.id()?,
+                recipient: $crate::Recipient {
+                    channel: c.text()?,
+                    account: c.text()?,
+                    address: c.text()?,
+                    user_id: c.text_or_null()?,
+                    lane: c.text()?,
+                },
+                conversation_id: c.id_or_null()?,
+                turn_id: c.id_or_null()?,
+                approval_id: c.id_or_null()?,
+                part: c.small()?,
+                body: c.text()?,
+                status: c.parsed($crate::OutboxStatus::from_name)?,
+                repeatable: c.flag()?,
+                ambiguous: c.flag()?,
+                attempts: c.small()?,
+                error_code: c.text_or_null()?,
+                error: c.text_or_null()?,
+                external_id: c.text_or_null()?,
+                next_at: c.time()?,
+                created_at: c.time()?,
+                updated_at: c.time()?,
+            })
+        }
+
+        pub(super) fn contact(c: &mut Columns<'_>) -> Result<$crate::ContactRow, $crate::StoreError> {
+            Ok($crate::ContactRow {
+                channel: c.text()?,
+                account: c.text()?,
+                user_id: c.text()?,
+                address: c.text()?,
+                conversation_id: c.id_or_null()?,
+                last_inbound_at: c.time_or_null()?,
             })
         }
 

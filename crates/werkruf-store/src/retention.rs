@@ -4,7 +4,7 @@
 //! a turn stays while it is needed to recognize a repeated message or effect: while its inbox row has not expired, and while the outcome of
 //! one of its calls is unknown and the user has sent no later message.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::Uuid;
 
 use crate::StoreFuture;
@@ -13,9 +13,13 @@ use crate::StoreFuture;
 pub trait Retention: Send + Sync {
     /// Deletes the rows of the next batch after `after` that may be deleted; with `dry_run` it only counts them.
     fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> StoreFuture<'_, Swept>;
-    /// Deletes rows of modules whose time has passed, at most a batch of each table; returns how many. 0 means that none is left.
+    /// Deletes rows of modules whose time has passed, inbox rows without a turn, and contacts of people who are no users and wrote long ago; at
+    /// most a batch of each table. Returns how many; 0 means that none is left.
     fn delete_expired(&self, now: Timestamp) -> StoreFuture<'_, u64>;
 }
+
+/// How long a contact without user and conversation is kept.
+pub(crate) const CONTACT_AGE: SignedDuration = SignedDuration::from_hours(30 * 24);
 
 /// The rows that a sweep deletes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +34,8 @@ pub enum Sweepable {
     Calls,
     /// Usage rows.
     Usage,
+    /// Rows of the outbox that were sent or are dead: they have the text of messages.
+    Outbox,
 }
 
 /// Which rows may be deleted.

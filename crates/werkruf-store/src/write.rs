@@ -171,12 +171,21 @@ pub enum Opened {
     Stored { fence: Option<Fence>, event_seqs: Vec<i64>, state: State, assistant: String },
     /// The inbox has this message already.
     Duplicate { turn_id: Uuid, same_body: bool },
+    /// The inbox has this item already, and it started no turn.
+    Recorded,
     /// This user has no such conversation.
     UnknownConversation,
     /// Another turn came after the one in `expected_last_turn`.
     Superseded,
     /// The outcome of the call to retry is unknown, and this call has retried it already.
     Retried { call_id: Uuid },
+}
+
+impl Opened {
+    /// That the inbox has the item already.
+    pub(crate) fn copy(turn_id: Option<Uuid>, same_body: bool) -> Self {
+        turn_id.map_or(Self::Recorded, |turn_id| Self::Duplicate { turn_id, same_body })
+    }
 }
 
 /// A queued call starts.

@@ -24,6 +24,8 @@ pub struct DeletedRows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Run {
     pub messages: DeletedRows,
+    /// By the age of messages: rows of the outbox have their text.
+    pub outbox: DeletedRows,
     pub events: DeletedRows,
     pub calls: DeletedRows,
     pub usage: DeletedRows,
@@ -33,13 +35,13 @@ pub struct Run {
 
 impl Run {
     fn act(&self) -> Act {
-        let Self { messages, events, calls, usage, conversations } = self;
-        let rows = json!({"messages": messages.rows, "events": events.rows, "calls": calls.rows, "usage": usage.rows, "conversations": conversations});
+        let Self { messages, outbox, events, calls, usage, conversations } = self;
+        let rows = json!({"messages": messages.rows, "outbox": outbox.rows, "events": events.rows, "calls": calls.rows, "usage": usage.rows, "conversations": conversations});
         Act::new("retention.run", "all tenants").after(rows)
     }
 
     const fn rows(&self) -> u64 {
-        self.messages.rows + self.events.rows + self.calls.rows + self.usage.rows + self.conversations
+        self.messages.rows + self.outbox.rows + self.events.rows + self.calls.rows + self.usage.rows + self.conversations
     }
 }
 
@@ -52,6 +54,7 @@ pub async fn run(app: &App, dry_run: bool, by: Author) -> Result<Run, StoreError
         (Sweepable::Events, configured.events_days),
         (Sweepable::Calls, configured.calls_days),
         (Sweepable::Messages, configured.messages_days),
+        (Sweepable::Outbox, configured.messages_days),
         (Sweepable::Usage, configured.usage_days),
     ] {
         let Some(days) = days else { continue };
@@ -63,6 +66,7 @@ pub async fn run(app: &App, dry_run: bool, by: Author) -> Result<Run, StoreError
         run.conversations += swept.conversations;
         match rows {
             Sweepable::Messages => run.messages = deleted,
+            Sweepable::Outbox => run.outbox = deleted,
             Sweepable::Events => run.events = deleted,
             Sweepable::Calls => run.calls = deleted,
             Sweepable::Usage => run.usage = deleted,
@@ -104,8 +108,9 @@ pub async fn watch(app: &App) {
     loop {
         match run(app, false, Author::server()).await {
             Ok(run) if run.rows() == 0 => {}
-            Ok(Run { messages, events, calls, usage, conversations }) => tracing::info!(
+            Ok(Run { messages, outbox, events, calls, usage, conversations }) => tracing::info!(
                 messages = messages.rows,
+                outbox = outbox.rows,
                 events = events.rows,
                 calls = calls.rows,
                 usage = usage.rows,

@@ -100,6 +100,7 @@ async fn open(engine: Arc<Engine>, setup: Arc<Setup>, message: InboundMessage, i
     let (fence, seqs, state, assistant) = match engine.journals.open(open, registration.running()).await? {
         Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
         Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
+        Opened::Recorded => return Err(Refusal::Recorded),
         Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
         // A chat turn retries no call.
         Opened::Superseded | Opened::Retried { .. } => return Err(Refusal::Superseded),

@@ -227,6 +227,7 @@ impl DirectTurn {
                 );
                 Err(Refusal::Conflict { code: "already_retried", message })
             }
+            Opened::Recorded => Err(Refusal::Recorded),
             Opened::UnknownConversation => Err(Refusal::UnknownConversation),
             Opened::Superseded => Err(Refusal::Superseded),
         }

@@ -89,6 +89,7 @@ const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = $1 AND user_id::t
 /// The windows of the person and of their keys: `KIND/user/ID` and `KIND/key/ID`.
 const RATES: &str = "DELETE FROM rate_windows WHERE tenant_id = $1 AND (substr(subject, strpos(subject, '/')) = '/user/' || $2
     OR substr(subject, strpos(subject, '/')) IN (SELECT '/key/' || id FROM api_keys WHERE tenant_id = $1 AND user_id = $2))";
+const OUTBOX: &str = "SELECT erase_outbox($1, $2)::text";
 const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = $1 AND user_id = $2 RETURNING true";
 
 // $1 tenant, $2 conversations.
@@ -173,8 +174,8 @@ impl Erasure {
         }
         let (of_turns, of_conversations) = ([p(&self.tenant_id), p(&turns)], [p(&self.tenant_id), p(&conversations)]);
         // The windows of the keys are found by the keys, so they go first.
-        let [rates, rights, keys] = [RATES, RIGHTS, KEYS].map(|sql| Statement { sql, params: &of_person });
-        let mut statements = vec![rates, rights];
+        let [rates, rights, outbox, keys] = [RATES, RIGHTS, OUTBOX, KEYS].map(|sql| Statement { sql, params: &of_person });
+        let mut statements = vec![rates, rights, outbox];
         let counted = |statements: &mut Vec<_>, statement| {
             statements.push(statement);
             statements.len() - 1

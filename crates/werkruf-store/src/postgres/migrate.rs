@@ -54,6 +54,7 @@ const KERNEL_FUNCTIONS: FunctionSet = FunctionSet {
         include_str!("functions/people.sql"),
         include_str!("functions/retention.sql"),
         include_str!("functions/audit.sql"),
+        include_str!("functions/outbox.sql"),
     ],
 };
 

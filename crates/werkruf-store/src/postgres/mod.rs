@@ -22,6 +22,7 @@ mod legacy_source;
 mod migrate;
 mod notify;
 mod options;
+mod outbox;
 mod param;
 mod people;
 mod people_write;

@@ -9,6 +9,7 @@ use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::only;
 use crate::module::expiring;
+use crate::retention::CONTACT_AGE;
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
 
 /// The most expired rows of one table that one statement deletes.
@@ -33,16 +34,27 @@ impl Retention for PostgresStore {
             // A window lasts a minute. By the clock of the database, which also starts the windows.
             let sql = "DELETE FROM rate_windows WHERE window_start < clock_timestamp() - interval '2 minutes'";
             self.query(DbRole::System, sql, &[]).await?;
+            let forgotten = ms(now.checked_sub(CONTACT_AGE).unwrap_or(now));
+            for (table, condition, until) in [
+                ("inbox", "turn_id IS NULL AND expires_at", now),
+                ("contacts", "user_id IS NULL AND conversation_id IS NULL AND updated_at", forgotten),
+            ] {
+                deleted += self.query(DbRole::System, &expired_sql(table, condition), &[p(&until)]).await?.len() as u64;
+            }
             for (table, column) in expiring(self.modules) {
-                let sql = format!(
-                    "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-                       SELECT ctid FROM {table} WHERE {column} <= $1 LIMIT {EXPIRED} FOR UPDATE SKIP LOCKED)) RETURNING true"
-                );
-                deleted += self.query(DbRole::System, &sql, &[p(&now)]).await?.len() as u64;
+                deleted += self.query(DbRole::System, &expired_sql(table, column), &[p(&now)]).await?.len() as u64;
             }
             Ok(deleted)
         })
     }
+}
+
+/// Deletes a batch of the rows with a time up to $1.
+fn expired_sql(table: &str, condition: &str) -> String {
+    format!(
+        "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+           SELECT ctid FROM {table} WHERE {condition} <= $1 LIMIT {EXPIRED} FOR UPDATE SKIP LOCKED)) RETURNING true"
+    )
 }
 
 impl PostgresStore {
@@ -52,6 +64,7 @@ impl PostgresStore {
             Sweepable::Events => "count_old_events",
             Sweepable::Calls => "sweep_calls",
             Sweepable::Usage => "sweep_usage",
+            Sweepable::Outbox => "sweep_outbox",
         };
         let sql = format!("SELECT deleted_rows, deleted_conversations, next_tenant, next_id FROM {function}($1, $2, $3, $4, $5)");
         self.with(DbRole::System, move |transaction| {

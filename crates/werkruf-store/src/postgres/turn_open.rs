@@ -7,6 +7,7 @@ use werkruf_contract::{State, Uuid};
 
 use super::PostgresStore;
 use super::flush::DbRole;
+use super::outbox::OutboxItem;
 use super::param::ms;
 use super::row::{Columns, only};
 use super::text::{clean, clean_json};
@@ -44,6 +45,8 @@ struct OpenDocument<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     approvals: Vec<Approval<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    outbox: Vec<OutboxItem<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     results: Vec<CallResult<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unanswered: Option<&'a str>,
@@ -52,7 +55,7 @@ struct OpenDocument<'a> {
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+pub(super) struct Entry<'a> {
     channel: &'a str,
     account: &'a str,
     external_id: &'a str,
@@ -104,6 +107,7 @@ impl<'a> From<&'a OpenTurn> for OpenDocument<'a> {
             inbox: open.inbox.as_ref().map(Entry::from),
             calls: open.calls.iter().map(Call::from).collect(),
             approvals: open.approvals.iter().map(Approval::from).collect(),
+            outbox: open.outbox.iter().map(OutboxItem::from).collect(),
             results: open.results.iter().map(CallResult::from).collect(),
             unanswered: open.unanswered.as_deref(),
             expected_last_turn: open.expected_last_turn.filter(|_| conversation_id.is_some()),
@@ -162,9 +166,9 @@ fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result
             state: state.unwrap_or_else(State::new),
             assistant: if open.assistant.is_empty() { assistant.unwrap_or_default() } else { open.assistant.clone() },
         }),
-        ("duplicate", Some(turn_id)) => {
+        ("duplicate", turn_id) => {
             let same_body = stored_fingerprint.as_deref() == open.inbox.as_ref().map(|entry| entry.fingerprint.as_str());
-            Ok(Opened::Duplicate { turn_id, same_body })
+            Ok(Opened::copy(turn_id, same_body))
         }
         ("unknown", _) => Ok(Opened::UnknownConversation),
         ("superseded", _) => Ok(Opened::Superseded),

@@ -7,6 +7,7 @@ use werkruf_contract::{State, Uuid};
 
 use super::PostgresStore;
 use super::flush::DbRole;
+use super::outbox::OutboxItem;
 use super::param::ms;
 use super::row::only;
 use super::text::clean_json;
@@ -58,6 +59,8 @@ struct WriteDocument<'a> {
     summary: Option<Summary<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     events: Vec<Event<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    outbox: Vec<OutboxItem<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     turn: Option<Change<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,6 +131,7 @@ impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
                 untrusted: sum.untrusted.as_deref(),
             }),
             events: write.events.iter().map(Event::from).collect(),
+            outbox: write.outbox.iter().map(OutboxItem::from).collect(),
             turn: write.turn.as_ref().map(Change::from),
             abandoned_step: write.abandoned_step,
         }

@@ -6,6 +6,7 @@ use werkruf_contract::{State, Usage, Uuid};
 
 use super::PostgresStore;
 use super::flush::DbRole;
+use super::outbox::OutboxItem;
 use super::param::{ms, p};
 use super::row::{self, all, first, only, usage};
 use super::text::{clean, clean_json};
@@ -22,7 +23,7 @@ impl Turns for PostgresStore {
 
     fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<(Uuid, bool)>> {
         let sql = "SELECT turn_id, fingerprint FROM inbox WHERE tenant_id = $1 AND channel = $2 AND account = $3 AND external_id = $4
-                   AND expires_at > $5";
+                   AND expires_at > $5 AND turn_id IS NOT NULL";
         Box::pin(async move {
             let (channel, account, external_id) = (clean(&entry.channel), clean(&entry.account), clean(&entry.external_id));
             let now = ms(now);
@@ -52,11 +53,12 @@ impl Turns for PostgresStore {
     }
 
     fn cancel_waiting(&self, tenant_id: Uuid, turn_id: Uuid, cancellation: TurnCancellation) -> StoreFuture<'_, Option<i64>> {
-        let sql = "SELECT cancel_waiting($1, $2, $3, $4, $5::text::jsonb, $6, $7)";
+        let sql = "SELECT cancel_waiting($1, $2, $3, $4, $5::text::jsonb, $6::text::jsonb, $7, $8)";
         Box::pin(async move {
             let event = document(&[Event::from(&cancellation.event)])?;
+            let outbox = document(&cancellation.outbox.iter().map(OutboxItem::from).collect::<Vec<_>>())?;
             let (error, code, now) = (clean_json(&cancellation.error), clean(&cancellation.error_code), ms(cancellation.at));
-            let values = [p(&tenant_id), p(&turn_id), p(&error), p(&code), (&event, Type::TEXT), p(&now)];
+            let values = [p(&tenant_id), p(&turn_id), p(&error), p(&code), (&event, Type::TEXT), (&outbox, Type::TEXT), p(&now)];
             let rows = self.query_once(DbRole::Tenant(tenant_id), sql, &values).await?;
             crash::point("inside_cancel");
             only(&rows, |columns| columns.int_or_null())

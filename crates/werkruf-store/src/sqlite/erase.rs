@@ -15,7 +15,7 @@ use super::erased_list::{self, Line};
 use super::hold::{changed, end_turn};
 use super::row::{self, all};
 use super::text::{Id, Stamp};
-use super::{SqliteStore, audit, backup};
+use super::{SqliteStore, audit, backup, outbox_rows};
 use crate::module::rows_to_erase;
 use crate::{Author, CloseReason, Erased, Maintenance, MaintenanceFuture, Modules, Recorder, StoreError, TurnCloser, TurnRow, crash};
 
@@ -162,6 +162,7 @@ pub(super) fn erase(
         return Ok(None);
     }
     c.execute(RIGHTS, params![tenant, user_id])?;
+    outbox_rows::erase(c, &tenant, user_id)?;
     for (table, column) in rows_to_erase(modules) {
         c.execute(&format!("DELETE FROM {table} WHERE tenant_id = ?1 AND CAST({column} AS TEXT) = ?2"), params![tenant, user_id])?;
     }

@@ -19,10 +19,13 @@ const ERASED: &[(&str, &str)] = &[
     ("approvals", "arguments arguments_digest"),
     ("audit_entries", "salt before after"),
     ("call_attempts", "error"),
+    ("contacts", "channel account person address"),
     ("conversations", "title state summary summary_untrusted"),
     ("events", "type data"),
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
+    ("outbox", "channel account recipient lane body status error_code error external_id owner"),
+    ("outbox_lanes", "lane"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
     ("turns", "partial error message client transcript_digest request_digest context inbound"),
     ("users", "first_name last_name email phone phone_key whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
@@ -110,6 +113,16 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            ('{tenant}', 2, '{other}', '', NULL, NULL, NULL, NULL, '{other}', 'de-DE', NULL, NULL, NULL);
          INSERT INTO api_keys VALUES ('{tenant}', 'k1', '{mark}', '1', '{mark}', '{mark}', NULL, '', NULL, '{mark}', '{mark}', '{mark}', '{mark}',
            '{mark}');
+         INSERT INTO outbox (tenant_id, id, channel, account, recipient, lane, user_id, part, status, repeatable, error_code, error, external_id,
+           owner, next_at, created_at, updated_at, body) VALUES
+           ('{tenant}', 'o1', '{mark}', '{mark}', '{mark}', '{mark}', '1', 1, 'pending', 0, '{mark}', '{mark}', '{mark}', '{mark}', '', '', '', '{mark}'),
+           ('{tenant}', 'o2', 'c', 'a', 'r', '{other}', '2', 1, 'pending', 0, NULL, NULL, NULL, NULL, '', '', '', '{other}');
+         INSERT INTO outbox (tenant_id, id, channel, account, recipient, lane, user_id, turn_id, approval_id, part, status, repeatable, next_at, created_at,
+           updated_at, body) SELECT tenant_id, 'b' || id, 'c', 'a', 'r', 'l', '2', id, 'x', 1, 'sent', 0, '', '', '', '{mark}' FROM turns WHERE user_id = '1';
+         INSERT INTO outbox_lanes VALUES ('{tenant}', '{mark}', ''), ('{tenant}', '{other}', '');
+         INSERT INTO inbox VALUES ('{tenant}', '{mark}', '{mark}', '{mark}:read', '{mark}', NULL, '', '');
+         INSERT INTO contacts VALUES ('{tenant}', '{mark}', '{mark}', '1', '1', '{mark}', NULL, NULL, NULL, '', ''),
+           ('{tenant}', 'c', 'a', '2', '2', '{other}', NULL, NULL, NULL, '', '');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
          INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', NULL, '1', 'key:1', NULL, 'denied',
            NULL, NULL, '', NULL, '' FROM tool_calls;
@@ -164,6 +177,14 @@ async fn no_byte_of_the_person_is_left_and_other_content_stays() {
         .query_row("SELECT first_name, (SELECT count(*) FROM api_usage) FROM users WHERE id = 1", [], |row| Ok((row.get(0)?, row.get(1)?)))
         .unwrap();
     assert_eq!((name.as_str(), usage), ("erased", 4), "usage rows stay");
+    let kept: String = open_file(store.path())
+        .query_row(
+            "SELECT (SELECT group_concat(id) FROM outbox) || ' ' || (SELECT count(*) FROM outbox_lanes) || ' ' || (SELECT group_concat(person) FROM contacts)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(kept, "o2 1 2", "rows of other people stay");
     let unknown =
         store.erase_person(world.tenant, "99".to_owned(), false, world.closer(), Author::server(), world.clock.now()).await.unwrap();
     assert_eq!(unknown, None);

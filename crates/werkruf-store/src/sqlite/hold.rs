@@ -6,7 +6,7 @@ use werkruf_contract::{TurnStatus, Uuid};
 
 use super::row::{self, all};
 use super::text::{Id, Stamp};
-use super::{takeover, turn_open, turn_write};
+use super::{outbox_rows, takeover, turn_open, turn_write};
 use crate::turn_closer::OWNER;
 use crate::{CallRow, CloseReason, HeldWork, MessageRow, StoreError, TurnCloser, TurnRow, UnfinishedTurn};
 
@@ -22,6 +22,8 @@ pub(super) fn hold_all(c: &Connection, closer: &dyn TurnCloser, now: Timestamp) 
         held.calls += end_turn(c, turn, CloseReason::Restored, closer, now)?;
         held.turns += 1;
     }
+    // After the turns: what the ends of turns announce is held too.
+    held.outbox = outbox_rows::hold(c, &stamp)?;
     Ok(held)
 }
 

@@ -20,6 +20,8 @@ mod insert;
 mod legacy;
 mod migrate;
 mod open;
+mod outbox;
+mod outbox_rows;
 mod people;
 mod people_write;
 mod principal_cache;

@@ -178,7 +178,7 @@ impl List {
         self.few = true;
     }
 
-    fn only(&mut self, condition: &str, value: impl ToSql + 'static) {
+    pub(super) fn only(&mut self, condition: &str, value: impl ToSql + 'static) {
         self.sql.push_str(" AND ");
         self.sql.push_str(condition);
         self.values.push(Box::new(value));

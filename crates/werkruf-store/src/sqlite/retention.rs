@@ -12,6 +12,7 @@ use super::row::{all, first};
 use super::text::{Id, Stamp, id_or_null};
 use super::{SqliteStore, erase, streams};
 use crate::module::expiring;
+use crate::retention::CONTACT_AGE;
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
 
 /// Rows that one scan reads, and rows that one job of the writer deletes. A job delays other jobs by milliseconds.
@@ -40,7 +41,9 @@ impl Retention for SqliteStore {
     fn delete_expired(&self, now: Timestamp) -> StoreFuture<'_, u64> {
         let modules = self.modules;
         Box::pin(self.writer.submit(move |c| {
-            let mut deleted = 0;
+            let mut deleted = c.execute(EXPIRED_ENTRIES, params![Stamp::from(now), BATCH])? as u64;
+            let forgotten = Stamp::from(now.checked_sub(CONTACT_AGE).unwrap_or(now));
+            deleted += c.execute(FORGOTTEN_CONTACTS, params![forgotten, BATCH])? as u64;
             for (table, column) in expiring(modules) {
                 let sql = format!("DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {column} <= ?1 LIMIT {BATCH})");
                 deleted += c.execute(&sql, params![Stamp::from(now)])? as u64;
@@ -112,6 +115,7 @@ fn find_candidates(c: &Connection, sweep: &Sweep, after: Option<RowKey>) -> Resu
         Sweepable::Messages => CONVERSATIONS,
         Sweepable::Events => STREAMS,
         Sweepable::Calls => TURNS,
+        Sweepable::Outbox => OUTBOX,
         Sweepable::Usage => return find_usage(c, sweep, after),
     };
     let values = params![Id::from(after.tenant_id), Id::from(after.id), count(SCAN), Stamp::from(sweep.before)];
@@ -123,6 +127,7 @@ fn find_candidates(c: &Connection, sweep: &Sweep, after: Option<RowKey>) -> Resu
         let rows = match sweep.rows {
             Sweepable::Messages => retention_messages::Conversation::new(c, sweep, key).deletable_messages()?,
             Sweepable::Events => old_events(c, sweep, key)?,
+            Sweepable::Outbox => Some(1),
             Sweepable::Calls | Sweepable::Usage => calls_of(c, sweep, key)?,
         };
         found.extend(rows.map(|rows| Candidate { key, rows }));
@@ -138,6 +143,14 @@ const STREAMS: &str = "SELECT tenant_id, conversation_id, ?4 IS NOT NULL FROM le
 const TURNS: &str = "SELECT tenant_id, id, coalesce(finished_at < ?4, 0) AND (conversation_id IS NULL OR EXISTS
       (SELECT 1 FROM tool_calls WHERE tool_calls.turn_id = turns.id AND tool_calls.tenant_id = turns.tenant_id))
     FROM turns WHERE (tenant_id, id) > (?1, ?2) ORDER BY tenant_id, id LIMIT ?3";
+const OUTBOX: &str =
+    "SELECT tenant_id, id, created_at < ?4 AND status <> 'pending' AND status <> 'sending' AND status <> 'held' FROM outbox
+    WHERE (tenant_id, id) > (?1, ?2) ORDER BY tenant_id, id LIMIT ?3";
+const EXPIRED_ENTRIES: &str = "DELETE FROM inbox WHERE (tenant_id, channel, account, external_id) IN
+    (SELECT tenant_id, channel, account, external_id FROM inbox WHERE turn_id IS NULL AND expires_at <= ?1 LIMIT ?2)";
+const FORGOTTEN_CONTACTS: &str = "DELETE FROM contacts WHERE (tenant_id, channel, account, person) IN
+    (SELECT tenant_id, channel, account, person FROM contacts
+       WHERE user_id IS NULL AND conversation_id IS NULL AND updated_at <= ?1 LIMIT ?2)";
 /// An unfinished turn computes its usage from these rows, so they stay.
 const USAGE: &str = "SELECT tenant_id, id, created_at < ?3 AND NOT EXISTS
       (SELECT 1 FROM turns WHERE turns.tenant_id = api_usage.tenant_id AND turns.id = api_usage.turn_id AND turns.finished_at IS NULL)
@@ -231,11 +244,18 @@ fn delete_batch(c: &Connection, sweep: &Sweep, batch: &[RowKey]) -> Result<(Swep
                 let deleted = c.prepare_cached("DELETE FROM api_usage WHERE id = ?1")?.execute(params![Id::from(key.id)])?;
                 swept.rows += deleted as u64;
             }
+            Sweepable::Outbox => {
+                swept.rows += c.prepare_cached(OLD_ROW)?.execute(params![Id::from(key.tenant_id), Id::from(key.id)])? as u64
+            }
             Sweepable::Events => {}
         }
     }
     Ok((swept, unfinished))
 }
+
+/// Checked again: the row may have been retried since the scan.
+const OLD_ROW: &str =
+    "DELETE FROM outbox WHERE tenant_id = ?1 AND id = ?2 AND status <> 'pending' AND status <> 'sending' AND status <> 'held'";
 
 // ?1 tenant, ?2 turn. Children first, each by its own index.
 const CALLS: &str = "DELETE FROM tool_calls WHERE turn_id = ?2 AND tenant_id = ?1";
@@ -273,7 +293,7 @@ fn delete_calls(c: &Connection, sweep: &Sweep, key: RowKey) -> Result<u64, Store
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    let fixed = [CONVERSATIONS, STREAMS, TURNS, USAGE, BUSY, DELETABLE, CALLS];
+    let fixed = [CONVERSATIONS, STREAMS, TURNS, OUTBOX, USAGE, BUSY, DELETABLE, CALLS, OLD_ROW, EXPIRED_ENTRIES, FORGOTTEN_CONTACTS];
     fixed.iter().chain(&OF_CALLS).chain(&OF_STREAM).map(|sql| (*sql).to_owned()).collect()
 }
 

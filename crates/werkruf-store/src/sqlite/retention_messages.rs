@@ -69,10 +69,11 @@ const TITLE_AND_SUMMARY: &str =
     summary = CASE WHEN summary_until >= ?3 THEN summary END, summary_until = CASE WHEN summary_until >= ?3 THEN summary_until END,
     summary_untrusted = CASE WHEN summary_until >= ?3 THEN summary_untrusted END
     WHERE tenant_id = ?1 AND id = ?2";
-const OF_CONVERSATION: [&str; 4] = [
+const OF_CONVERSATION: [&str; 5] = [
     "DELETE FROM approvals WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM events WHERE conversation_id = ?2 AND tenant_id = ?1",
     "DELETE FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "UPDATE contacts INDEXED BY contacts_by_conversation SET conversation_id = NULL WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM conversations WHERE tenant_id = ?1 AND id = ?2",
 ];
 

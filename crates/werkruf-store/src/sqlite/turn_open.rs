@@ -5,6 +5,7 @@ use werkruf_contract::{State, TurnStatus, Uuid};
 
 use super::client_requests;
 use super::insert::{Lease, WriteContext, call, check_call_turn, count, lease, lease_end};
+use super::outbox_rows;
 use super::row::first;
 use super::text::{Id, Stamp, id_or_null};
 use super::waiting;
@@ -93,6 +94,7 @@ fn fill(
         context.approval(c, conversation_id, approval)?;
     }
     let event_seqs = context.events(c, &stream, &open.events, first_event)?;
+    outbox_rows::put(c, context.tenant, &open.outbox, context.now)?;
     let fence = claimed.map(|claim| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch: claim.epoch });
     Ok((fence, event_seqs))
 }
@@ -119,8 +121,19 @@ const EARLIER_RETRY: &str = "SELECT retry.id FROM tool_calls AS original JOIN to
     WHERE original.tenant_id = ?1 AND original.id = ?2 AND original.error_code = 'outcome_unknown'
       AND NOT (retry.attempt = 0 AND retry.finished_at IS NOT NULL) LIMIT 1";
 
-/// Stores the inbox entry, or returns that the message is a second copy. An expired entry is replaced.
+/// Stores the inbox entry, or returns that the message is a second copy.
 fn receive(c: &Connection, tenant: &Id, turn: &Id, entry: &InboxEntry, now: &Stamp) -> Result<Option<Opened>, StoreError> {
+    if put_entry(c, tenant, Some(turn), entry, now)? {
+        return Ok(None);
+    }
+    match stored_copy(c, tenant, entry, None)? {
+        Some((turn_id, same_body)) => Ok(Some(Opened::copy(turn_id, same_body))),
+        None => Err(StoreError::Broken("the inbox refused a message that it does not have".to_owned())),
+    }
+}
+
+/// Stores the inbox entry; false when the inbox has it already. An expired entry is replaced.
+pub(super) fn put_entry(c: &Connection, tenant: &Id, turn: Option<&Id>, entry: &InboxEntry, now: &Stamp) -> Result<bool, StoreError> {
     let written = c
         .prepare_cached(
             "INSERT INTO inbox (tenant_id, channel, account, external_id, fingerprint, turn_id, created_at, expires_at)
@@ -139,40 +152,48 @@ fn receive(c: &Connection, tenant: &Id, turn: &Id, entry: &InboxEntry, now: &Sta
             now,
             Stamp::from(entry.expires_at)
         ])?;
-    if written == 1 {
-        return Ok(None);
-    }
-    match known_copy(c, tenant, entry, None)? {
-        Some((turn_id, same_body)) => Ok(Some(Opened::Duplicate { turn_id, same_body })),
-        None => Err(StoreError::Broken("the inbox refused a message that it does not have".to_owned())),
-    }
+    Ok(written == 1)
 }
 
 /// That the message is a second copy, or else this.
 fn copy_or(c: &Connection, open: &OpenTurn, tenant: &Id, now: &Stamp, otherwise: Opened) -> Result<Opened, StoreError> {
-    let known = open.inbox.as_ref().map(|entry| known_copy(c, tenant, entry, Some(now))).transpose()?.flatten();
-    Ok(known.map_or(otherwise, |(turn_id, same_body)| Opened::Duplicate { turn_id, same_body }))
+    let known = open.inbox.as_ref().map(|entry| stored_copy(c, tenant, entry, Some(now))).transpose()?.flatten();
+    Ok(known.map_or(otherwise, |(turn_id, same_body)| Opened::copy(turn_id, same_body)))
 }
 
-/// The turn of the entry under this key, and whether its body was the same; with `now`, only of an entry that has not expired.
-pub(super) fn known_copy(c: &Connection, tenant: &Id, entry: &InboxEntry, now: Option<&Stamp>) -> Result<Option<(Uuid, bool)>, StoreError> {
+/// The turn of a message that the inbox has.
+pub(super) fn known_copy(c: &Connection, tenant: &Id, entry: &InboxEntry, now: &Stamp) -> Result<Option<(Uuid, bool)>, StoreError> {
+    Ok(stored_copy(c, tenant, entry, Some(now))?.and_then(|(turn_id, same_body)| Some((turn_id?, same_body))))
+}
+
+/// The entry under this key: its turn, and whether its body was the same. With `now`, only an entry that has not expired.
+fn stored_copy(c: &Connection, tenant: &Id, entry: &InboxEntry, now: Option<&Stamp>) -> Result<Option<(Option<Uuid>, bool)>, StoreError> {
     let mut statement = c.prepare_cached(
         "SELECT turn_id, fingerprint FROM inbox
          WHERE tenant_id = ?1 AND channel = ?2 AND account = ?3 AND external_id = ?4 AND (?5 IS NULL OR expires_at > ?5)",
     )?;
     first(&mut statement, params![tenant, entry.channel, entry.account, entry.external_id, now], |columns| {
-        Ok((columns.id()?, columns.text()? == entry.fingerprint))
+        Ok((columns.id_or_null()?, columns.text()? == entry.fingerprint))
     })
 }
 
 fn make_conversation(c: &Connection, open: &OpenTurn, id: &Id, channel: &str, title: &str, now: &Stamp) -> Result<(), StoreError> {
-    c.prepare_cached(
-        "INSERT INTO conversations (id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, '{}', ?7, ?7)",
-    )?
-    .execute(params![id, Id::from(open.tenant_id), open.user_id, channel, open.assistant, title, now])?;
+    c.prepare_cached(INSERT_CONVERSATION)?.execute(params![
+        id,
+        Id::from(open.tenant_id),
+        open.user_id,
+        channel,
+        open.assistant,
+        title,
+        now
+    ])?;
     Ok(())
 }
+
+/// Takes id, tenant, user, channel, assistant, title and time.
+pub(super) const INSERT_CONVERSATION: &str =
+    "INSERT INTO conversations (id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, '{}', ?7, ?7)";
 
 /// Claims the lease; `None` while another turn has started and not ended, because no message may come between a call and its result.
 fn claim(c: &Connection, tenant: &Id, stream: &Id, open: &OpenTurn, events: i64, messages: i64) -> Result<Option<Lease>, StoreError> {

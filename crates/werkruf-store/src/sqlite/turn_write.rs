@@ -4,6 +4,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::{State, Uuid, json_bytes, merge_state};
 
 use super::insert::{WriteContext, call, check_call_turn, count, lease, lease_end};
+use super::outbox_rows;
 use super::row::first;
 use super::text::{Id, Stamp};
 use super::turn_open::message_without_conversation;
@@ -66,6 +67,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         write_counts_and_summary(c, &tenant, conversation_id, write)?;
     }
     let event_seqs = context.events(c, &stream, &write.events, next_event - count(write.events.len()))?;
+    outbox_rows::put(c, &tenant, &write.outbox, &now)?;
     let state = match write.conversation_id {
         Some(id) if !write.state_patches.is_empty() => merge(c, &tenant, id, &write.state_patches, usize::MAX, &now)?,
         Some(_) | None => None,

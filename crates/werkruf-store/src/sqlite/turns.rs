@@ -18,7 +18,7 @@ impl Turns for SqliteStore {
     }
 
     fn known_copy(&self, tenant_id: Uuid, entry: InboxEntry, now: Timestamp) -> StoreFuture<'_, Option<(Uuid, bool)>> {
-        Box::pin(self.readers.look_up(move |c| turn_open::known_copy(c, &Id::from(tenant_id), &entry, Some(&Stamp::from(now)))))
+        Box::pin(self.readers.look_up(move |c| turn_open::known_copy(c, &Id::from(tenant_id), &entry, &Stamp::from(now))))
     }
 
     fn start_turn(&self, tenant_id: Uuid, turn_id: Uuid, owner: &str, now: Timestamp) -> StoreFuture<'_, Fence> {
@@ -173,8 +173,10 @@ fn since(c: &Connection, tenant: &Id, call: &CallRow) -> Result<(bool, bool), St
 }
 
 /// Children first, each by its own index. Rows of `api_usage` stay.
-const DELETES: [&str; 9] = [
+const DELETES: [&str; 11] = [
     "DELETE FROM inbox WHERE +tenant_id = ?1 AND turn_id IN (SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2)",
+    "DELETE FROM outbox WHERE tenant_id = ?1 AND conversation_id = ?2",
+    "UPDATE contacts INDEXED BY contacts_by_conversation SET conversation_id = NULL WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM approvals WHERE tenant_id = ?1 AND conversation_id = ?2",
     "DELETE FROM call_attempts WHERE tenant_id = ?1
        AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = ?1 AND conversation_id = ?2)",

@@ -7,6 +7,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::insert::WriteContext;
+use super::outbox_rows;
 use super::row::{all, first};
 use super::text::{Id, Stamp};
 use super::turn_open::append;
@@ -25,6 +26,7 @@ pub(super) fn cancel(c: &Connection, tenant_id: Uuid, turn_id: Uuid, by: &TurnCa
     // This only allocates an event number, as commit A does; it does not touch the lease of the running turn.
     let seq = append(c, &tenant, &stream, 1)? - 1;
     WriteContext { tenant: &tenant, turn: &turn, now: &now }.events(c, &stream, std::slice::from_ref(&by.event), seq)?;
+    outbox_rows::put(c, &tenant, &by.outbox, &now)?;
     crash::point("inside_cancel");
     Ok(Some(seq))
 }

@@ -9,6 +9,7 @@ mod client_requests;
 mod closer;
 mod credentials;
 mod lists;
+mod outbox;
 mod people;
 mod provider_calls;
 mod provider_tokens;
@@ -28,6 +29,7 @@ pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
 pub(crate) use credentials::*;
 pub(crate) use lists::*;
+pub(crate) use outbox::*;
 pub(crate) use people::*;
 pub(crate) use provider_calls::*;
 pub(crate) use provider_tokens::*;
@@ -116,6 +118,17 @@ macro_rules! tell {
             rows_of_a_module_are_erased_with_their_person,
             a_token_is_stored_and_replaced,
             one_owner_at_a_time_fetches_a_token,
+            a_turn_writes_its_rows_with_parts,
+            rows_of_a_lane_leave_in_order,
+            several_claimers_keep_the_order,
+            a_doubtful_row_is_sent_once_more_and_then_given_up,
+            a_repeatable_row_is_repeated_until_it_is_exhausted,
+            a_dead_part_ends_the_parts_of_its_turn,
+            reports_only_move_forward,
+            a_failed_report_kills_or_sends_again,
+            an_item_without_a_turn_is_recorded_once,
+            two_first_messages_at_once_get_one_conversation,
+            old_rows_of_the_outbox_are_deleted,
         }
     };
 }

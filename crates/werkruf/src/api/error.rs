@@ -277,6 +277,8 @@ impl From<Refusal> for ApiError {
                 "Whoever asked for this call may deny it, but not approve it: another person has to decide, with another credential.",
             ),
             Refusal::Duplicate { turn_id, .. } => Self::turn_running(turn_id),
+            // Only a channel records items that start no turn.
+            Refusal::Recorded => Self::conflict("idempotency_key_reused", "This message was received before."),
             Refusal::Conflict { code, message } => Self::conflict(code, message),
             Refusal::TooMany { retry_after_ms } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_turns", "Too many turns in the last minute; wait and try again.")

@@ -33,6 +33,9 @@ struct RetentionReport {
     messages: u64,
     #[schema(value_type = Option<String>, format = DateTime)]
     messages_before: Option<Iso>,
+    outbox: u64,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    outbox_before: Option<Iso>,
     events: u64,
     #[schema(value_type = Option<String>, format = DateTime)]
     events_before: Option<Iso>,
@@ -58,6 +61,8 @@ async fn run_retention(ApiCaller { api, identity }: ApiCaller, body: body::Reque
         dry_run,
         messages: run.messages.rows,
         messages_before: run.messages.before.map(Iso),
+        outbox: run.outbox.rows,
+        outbox_before: run.outbox.before.map(Iso),
         events: run.events.rows,
         events_before: run.events.before.map(Iso),
         calls: run.calls.rows,

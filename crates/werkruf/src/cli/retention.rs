@@ -23,7 +23,7 @@ pub(super) struct Run {
 }
 
 /// The kinds of rows, as the configuration and the response name them.
-const KINDS: [&str; 4] = ["messages", "events", "calls", "usage"];
+const KINDS: [&str; 5] = ["messages", "outbox", "events", "calls", "usage"];
 
 pub(super) async fn run(session: &Session, Command::Run(Run { dry_run }): Command) -> Outcome {
     // The request concerns every tenant and no single user.

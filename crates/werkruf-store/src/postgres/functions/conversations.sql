@@ -9,6 +9,8 @@ BEGIN
   IF FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK002', MESSAGE = 'busy'; END IF;
   DELETE FROM inbox WHERE tenant_id = the_tenant
     AND turn_id IN (SELECT id FROM turns WHERE tenant_id = the_tenant AND conversation_id = the_conversation);
+  DELETE FROM outbox WHERE tenant_id = the_tenant AND conversation_id = the_conversation;
+  UPDATE contacts SET conversation_id = NULL WHERE tenant_id = the_tenant AND conversation_id = the_conversation;
   DELETE FROM approvals WHERE tenant_id = the_tenant AND conversation_id = the_conversation;
   DELETE FROM call_attempts WHERE tenant_id = the_tenant
     AND call_id IN (SELECT id FROM tool_calls WHERE tenant_id = the_tenant AND conversation_id = the_conversation);

@@ -143,6 +143,7 @@ BEGIN
     DELETE FROM approvals WHERE tenant_id = the_tenant AND conversation_id = the_conversation;
     DELETE FROM events WHERE tenant_id = the_tenant AND conversation_id = the_conversation;
     DELETE FROM leases WHERE tenant_id = the_tenant AND conversation_id = the_conversation;
+    UPDATE contacts SET conversation_id = NULL WHERE tenant_id = the_tenant AND conversation_id = the_conversation;
     DELETE FROM conversations WHERE tenant_id = the_tenant AND id = the_conversation;
     conversation_deleted := true;
   END IF;

@@ -1,6 +1,20 @@
 -- The commits of a turn: a guard and the writes that it guards in one call, so that no round trip lies between them.
 
+-- Stores an inbox entry; false where the inbox has it already. An expired entry is replaced.
+CREATE OR REPLACE FUNCTION put_inbox(the_tenant uuid, the_time timestamptz, entry jsonb, the_turn uuid) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO inbox (tenant_id, channel, account, external_id, fingerprint, turn_id, created_at, expires_at)
+  VALUES (the_tenant, entry ->> 'channel', entry ->> 'account', entry ->> 'external_id', entry ->> 'fingerprint', the_turn, the_time,
+    (entry ->> 'expires_at')::timestamptz)
+  ON CONFLICT (tenant_id, channel, account, external_id) DO UPDATE SET fingerprint = excluded.fingerprint, turn_id = excluded.turn_id,
+    created_at = excluded.created_at, expires_at = excluded.expires_at
+  WHERE inbox.expires_at <= excluded.created_at;
+  RETURN FOUND;
+END
+$$;
+
 -- Commit A: stores a turn. outcome: stored, duplicate, unknown, superseded, or retried, and then stored_turn is the call that has retried it.
+-- A duplicate without stored_turn is a copy of an item that started no turn.
 CREATE OR REPLACE FUNCTION open_turn(doc jsonb, ttl interval, is_retry boolean,
   OUT outcome text, OUT claimed_epoch bigint, OUT first_event bigint, OUT found_state jsonb, OUT found_assistant text,
   OUT stored_turn uuid, OUT stored_fingerprint text)
@@ -57,13 +71,7 @@ BEGIN
     END IF;
   END IF;
   IF outcome IS NULL AND entry IS NOT NULL THEN
-    INSERT INTO inbox (tenant_id, channel, account, external_id, fingerprint, turn_id, created_at, expires_at)
-    VALUES (the_tenant, entry ->> 'channel', entry ->> 'account', entry ->> 'external_id', entry ->> 'fingerprint', the_turn, the_time,
-      (entry ->> 'expires_at')::timestamptz)
-    ON CONFLICT (tenant_id, channel, account, external_id) DO UPDATE SET fingerprint = excluded.fingerprint, turn_id = excluded.turn_id,
-      created_at = excluded.created_at, expires_at = excluded.expires_at
-    WHERE inbox.expires_at <= excluded.created_at;
-    IF NOT FOUND THEN
+    IF NOT put_inbox(the_tenant, the_time, entry, the_turn) THEN
       outcome := 'duplicate';
       SELECT turn_id, fingerprint INTO stored_turn, stored_fingerprint FROM inbox
       WHERE tenant_id = the_tenant AND channel = entry ->> 'channel' AND account = entry ->> 'account'
@@ -117,6 +125,7 @@ BEGIN
   IF doc ? 'calls' THEN PERFORM put_calls(doc -> 'calls'); END IF;
   IF doc ? 'approvals' THEN PERFORM put_approvals(the_tenant, the_conversation, the_turn, the_time, doc -> 'approvals'); END IF;
   PERFORM put_events(the_tenant, the_stream, the_turn, the_time, doc -> 'events', first_event);
+  IF doc ? 'outbox' THEN PERFORM put_outbox(the_tenant, the_time, doc -> 'outbox'); END IF;
   outcome := 'stored';
 END
 $$;
@@ -244,6 +253,7 @@ BEGIN
   END IF;
   IF doc ? 'counted' OR doc ? 'summary' THEN PERFORM put_history(the_tenant, the_conversation, doc -> 'counted', doc -> 'summary'); END IF;
   IF event_count > 0 THEN PERFORM put_events(the_tenant, the_stream, the_turn, the_time, doc -> 'events', first_event); END IF;
+  IF doc ? 'outbox' THEN PERFORM put_outbox(the_tenant, the_time, doc -> 'outbox'); END IF;
   IF doc ? 'patches' THEN new_state := merge_state(the_tenant, the_conversation, doc -> 'patches', the_time); END IF;
   IF change IS NULL THEN
     SELECT cancel_requested INTO canceled FROM turns WHERE tenant_id = the_tenant AND id = the_turn;
@@ -295,7 +305,8 @@ END
 $$;
 
 -- Ends a turn that has not started; returns the seq of its last event, null when the turn does not wait (any more).
-CREATE OR REPLACE FUNCTION cancel_waiting(the_tenant uuid, the_turn uuid, the_error text, the_code text, the_event jsonb, the_time timestamptz, is_retry boolean)
+CREATE OR REPLACE FUNCTION cancel_waiting(the_tenant uuid, the_turn uuid, the_error text, the_code text, the_event jsonb, the_outbox jsonb,
+  the_time timestamptz, is_retry boolean)
 RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
   the_stream uuid;
@@ -316,6 +327,7 @@ BEGIN
   UPDATE leases SET next_event_seq = next_event_seq + 1 WHERE tenant_id = the_tenant AND conversation_id = the_stream
   RETURNING next_event_seq - 1 INTO seq;
   PERFORM put_events(the_tenant, the_stream, the_turn, the_time, the_event, seq);
+  IF jsonb_array_length(the_outbox) > 0 THEN PERFORM put_outbox(the_tenant, the_time, the_outbox); END IF;
   RETURN seq;
 END
 $$;

@@ -302,18 +302,20 @@ CREATE TABLE events (
   PRIMARY KEY (tenant_id, conversation_id, seq)
 );
 
+-- turn_id: null where the item started no turn.
 CREATE TABLE inbox (
   tenant_id   uuid NOT NULL,
   channel     text NOT NULL,
   account     text NOT NULL,
   external_id text NOT NULL,
   fingerprint text NOT NULL,
-  turn_id     uuid NOT NULL,
+  turn_id     uuid,
   created_at  timestamptz NOT NULL,
   expires_at  timestamptz NOT NULL,
   PRIMARY KEY (tenant_id, channel, account, external_id)
 );
-CREATE INDEX inbox_by_turn ON inbox (tenant_id, turn_id);
+CREATE INDEX inbox_by_turn ON inbox (tenant_id, turn_id) WHERE turn_id IS NOT NULL;
+CREATE INDEX inbox_expiring ON inbox (expires_at) WHERE turn_id IS NULL;
 
 CREATE TABLE approvals (
   tenant_id        uuid NOT NULL,
@@ -351,6 +353,75 @@ CREATE TABLE dedupe_claims (
   PRIMARY KEY (tenant_id, dedupe_key)
 );
 CREATE INDEX dedupe_claims_by_age ON dedupe_claims (tenant_id, claimed_at);
+
+-- ---------------------------------------------------------------- channels
+
+-- What the server sends. recipient: the address at the channel. Rows of one lane leave in the order of their ids. next_at: when the row is due; for
+-- a row that is being sent, until when the result must be known. owner: the process that sends it.
+CREATE TABLE outbox (
+  tenant_id       uuid NOT NULL,
+  id              uuid NOT NULL,
+  channel         text NOT NULL,
+  account         text NOT NULL,
+  recipient       text NOT NULL,
+  lane            text NOT NULL,
+  user_id         text,
+  conversation_id uuid,
+  turn_id         uuid,
+  approval_id     uuid,
+  part            bigint NOT NULL,
+  status          text NOT NULL CHECK (status IN ('pending', 'sending', 'sent', 'delivered', 'read', 'dead', 'held')),
+  repeatable      boolean NOT NULL,
+  ambiguous       boolean NOT NULL DEFAULT false,
+  attempts        bigint NOT NULL DEFAULT 0,
+  error_code      text,
+  error           text,
+  external_id     text,
+  owner           text,
+  next_at         timestamptz NOT NULL,
+  created_at      timestamptz NOT NULL,
+  updated_at      timestamptz NOT NULL,
+  body            json NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+) WITH (fillfactor = 85);
+-- The parts of a turn. Notifications to programs and requests for approval are no parts.
+CREATE UNIQUE INDEX outbox_by_part ON outbox (tenant_id, turn_id, channel, part)
+  WHERE turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook';
+-- Small however many rows were sent: the search for the oldest open row of a lane reads it.
+CREATE INDEX outbox_open ON outbox (tenant_id, lane, status, id) WHERE status IN ('pending', 'sending');
+CREATE INDEX outbox_by_status ON outbox (tenant_id, status, id);
+CREATE INDEX outbox_by_external_id ON outbox (tenant_id, external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX outbox_by_approval ON outbox (tenant_id, approval_id) WHERE approval_id IS NOT NULL;
+CREATE INDEX outbox_by_conversation ON outbox (tenant_id, conversation_id) WHERE conversation_id IS NOT NULL;
+
+-- One row for each lane with open rows. next_at: not later than when its oldest open row is due.
+CREATE TABLE outbox_lanes (
+  tenant_id uuid NOT NULL,
+  lane      text NOT NULL,
+  next_at   timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, lane)
+) WITH (fillfactor = 50);
+CREATE INDEX outbox_lanes_due ON outbox_lanes (next_at);
+
+-- People whom a channel knows. person: the user id, or the address of a sender who is no user. last_inbound_at: when the person wrote last.
+-- noticed_at: when the person last got a notice that is sent once per time span.
+CREATE TABLE contacts (
+  tenant_id       uuid NOT NULL,
+  channel         text NOT NULL,
+  account         text NOT NULL,
+  person          text NOT NULL,
+  user_id         text,
+  address         text NOT NULL,
+  conversation_id uuid,
+  last_inbound_at timestamptz,
+  noticed_at      timestamptz,
+  created_at      timestamptz NOT NULL,
+  updated_at      timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, channel, account, person)
+);
+CREATE INDEX contacts_by_user ON contacts (tenant_id, user_id) WHERE user_id IS NOT NULL;
+CREATE INDEX contacts_by_conversation ON contacts (tenant_id, conversation_id) WHERE conversation_id IS NOT NULL;
+CREATE INDEX contacts_of_nobody ON contacts (updated_at) WHERE user_id IS NULL AND conversation_id IS NULL;
 
 -- ---------------------------------------------------------------- usage and provider tokens
 

@@ -1,4 +1,4 @@
--- The kernel's first schema: tenants, people, keys, conversations, turns, calls, events, leases, usage rows and sealed tokens.
+-- The kernel's first schema: tenants, people, keys, conversations, turns, calls, events, leases, channels, usage rows and sealed tokens.
 --
 -- JSON and times are TEXT; times are ISO 8601 UTC with milliseconds and Z.
 -- No table has a foreign key to tenants: the tenant comes from the credential, and the credential was read from the database.
@@ -300,18 +300,20 @@ CREATE TABLE events (
   PRIMARY KEY (conversation_id, seq)
 ) STRICT;
 
+-- turn_id: NULL where the item started no turn.
 CREATE TABLE inbox (
   tenant_id   TEXT NOT NULL,
   channel     TEXT NOT NULL,
   account     TEXT NOT NULL,
   external_id TEXT NOT NULL,
   fingerprint TEXT NOT NULL,
-  turn_id     TEXT NOT NULL,
+  turn_id     TEXT,
   created_at  TEXT NOT NULL,
   expires_at  TEXT NOT NULL,
   PRIMARY KEY (tenant_id, channel, account, external_id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX inbox_by_turn ON inbox (turn_id);
+CREATE INDEX inbox_by_turn ON inbox (turn_id) WHERE turn_id IS NOT NULL;
+CREATE INDEX inbox_expiring ON inbox (expires_at) WHERE turn_id IS NULL;
 
 -- approver_roles: a JSON array; each of these roles may decide. asked_by, decided_by: people. retried_by: who retried the call of asked_by. asked_key, decided_key: their credentials.
 CREATE TABLE approvals (
@@ -340,6 +342,77 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_by_conversation ON approvals (tenant_id, conversation_id);
 CREATE INDEX approvals_by_turn ON approvals (tenant_id, turn_id);
 CREATE INDEX approvals_pending ON approvals (expires_at) WHERE status = 'pending';
+
+-- ---------------------------------------------------------------- channels
+
+-- What the server sends. recipient: the address at the channel. Rows of one lane leave in the order of their ids. next_at: when the row is due; for
+-- a row that is being sent, until when the result must be known. owner: the process that sends it.
+CREATE TABLE outbox (
+  tenant_id       TEXT NOT NULL,
+  id              TEXT NOT NULL,
+  channel         TEXT NOT NULL,
+  account         TEXT NOT NULL,
+  recipient       TEXT NOT NULL,
+  lane            TEXT NOT NULL,
+  user_id         TEXT,
+  conversation_id TEXT,
+  turn_id         TEXT,
+  approval_id     TEXT,
+  part            INTEGER NOT NULL,
+  status          TEXT NOT NULL
+    CHECK (status = 'pending' OR status = 'sending' OR status = 'sent' OR status = 'delivered' OR status = 'read' OR status = 'dead'
+      OR status = 'held'),
+  repeatable      INTEGER NOT NULL CHECK (repeatable IN (0, 1)),
+  ambiguous       INTEGER NOT NULL DEFAULT 0 CHECK (ambiguous IN (0, 1)),
+  attempts        INTEGER NOT NULL DEFAULT 0,
+  error_code      TEXT,
+  error           TEXT,
+  external_id     TEXT,
+  owner           TEXT,
+  next_at         TEXT NOT NULL,
+  created_at      TEXT NOT NULL,
+  updated_at      TEXT NOT NULL,
+  body            TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+) STRICT;
+-- The parts of a turn. Notifications to programs and requests for approval are no parts.
+CREATE UNIQUE INDEX outbox_by_part ON outbox (tenant_id, turn_id, channel, part)
+  WHERE turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook';
+-- Small however many rows were sent: the search for the oldest open row of a lane reads it.
+CREATE INDEX outbox_open ON outbox (tenant_id, lane, status, id) WHERE status = 'pending' OR status = 'sending';
+CREATE INDEX outbox_by_status ON outbox (tenant_id, status, id);
+CREATE INDEX outbox_by_external_id ON outbox (tenant_id, external_id) WHERE external_id IS NOT NULL;
+CREATE INDEX outbox_by_approval ON outbox (tenant_id, approval_id) WHERE approval_id IS NOT NULL;
+CREATE INDEX outbox_by_conversation ON outbox (tenant_id, conversation_id) WHERE conversation_id IS NOT NULL;
+
+-- One row for each lane with open rows. next_at: not later than when its oldest open row is due.
+CREATE TABLE outbox_lanes (
+  tenant_id TEXT NOT NULL,
+  lane      TEXT NOT NULL,
+  next_at   TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, lane)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX outbox_lanes_due ON outbox_lanes (next_at);
+
+-- People whom a channel knows. person: the user id, or the address of a sender who is no user. last_inbound_at: when the person wrote last.
+-- noticed_at: when the person last got a notice that is sent once per time span.
+CREATE TABLE contacts (
+  tenant_id       TEXT NOT NULL,
+  channel         TEXT NOT NULL,
+  account         TEXT NOT NULL,
+  person          TEXT NOT NULL,
+  user_id         TEXT,
+  address         TEXT NOT NULL,
+  conversation_id TEXT,
+  last_inbound_at TEXT,
+  noticed_at      TEXT,
+  created_at      TEXT NOT NULL,
+  updated_at      TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, channel, account, person)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX contacts_by_user ON contacts (tenant_id, user_id) WHERE user_id IS NOT NULL;
+CREATE INDEX contacts_by_conversation ON contacts (tenant_id, conversation_id) WHERE conversation_id IS NOT NULL;
+CREATE INDEX contacts_of_nobody ON contacts (updated_at) WHERE user_id IS NULL AND conversation_id IS NULL;
 
 -- ---------------------------------------------------------------- usage and tokens
 

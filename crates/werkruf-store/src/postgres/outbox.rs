@@ -1,0 +1,347 @@
+//! [`Outbox`] on PostgreSQL. Functions of the schema (`functions/outbox.sql`) decide under the lock of a lane.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use tokio_postgres::types::Type;
+use werkruf_contract::Uuid;
+
+use super::PostgresStore;
+use super::flush::DbRole;
+use super::param::{ms, ms_or_null, p};
+use super::records::ListColumns;
+use super::row::{CONTACT, OUTBOX, all, all_within, contact, first, only, outbox};
+use super::text::{clean, clean_json};
+use super::turn_documents::document;
+use super::turn_open::Entry;
+use crate::{
+    ATTEMPTS_EXHAUSTED, Claimed, ContactRow, DeliveryReport, MAX_AGE, MAX_ATTEMPTS, NewContact, NewOutboxRow, OUTCOME_UNKNOWN, Order,
+    Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture,
+};
+
+impl Outbox for PostgresStore {
+    fn record_inbound(&self, inbound: RecordedInbound) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            let doc = document(&InboundDocument::from(&inbound))?;
+            let role = DbRole::Tenant(inbound.tenant_id);
+            let rows = self.query_once(role, "SELECT record_inbound($1::text::jsonb, $2)", &[(&doc, Type::TEXT)]).await?;
+            only(&rows, |columns| columns.flag())
+        })
+    }
+
+    fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid> {
+        Box::pin(async move {
+            let doc = document(&ContactDocument::from(&contact))?;
+            let role = DbRole::Tenant(contact.tenant_id);
+            let rows = self.query(role, "SELECT put_contact($1::text::jsonb)", &[(&doc, Type::TEXT)]).await?;
+            only(&rows, |columns| columns.id())
+        })
+    }
+
+    fn contacts_of(&self, tenant_id: Uuid, channel: String, user_ids: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>> {
+        Box::pin(async move {
+            let sql = format!(
+                "SELECT {CONTACT} FROM contacts WHERE tenant_id = $1 AND user_id = ANY ($2) AND channel = $3
+                 ORDER BY array_position($2, user_id), last_inbound_at DESC NULLS LAST"
+            );
+            let (users, channel): (Vec<_>, _) = (user_ids.iter().map(|id| clean(id)).collect(), clean(&channel));
+            let values = [p(&tenant_id), (&users as _, Type::TEXT_ARRAY), p(&channel)];
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, contact)
+        })
+    }
+
+    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(self.claim_rows(owner, now, until, limit))
+    }
+
+    fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(async move {
+            let rows = self.query(DbRole::System, "SELECT min(next_at) FROM outbox_lanes", &[]).await?;
+            only(&rows, |columns| columns.time_or_null())
+        })
+    }
+
+    fn adopt(&self, _owner: String, _until: Timestamp) -> StoreFuture<'_, u64> {
+        // Other processes may still be sending their rows.
+        Box::pin(std::future::ready(Ok(0)))
+    }
+
+    fn settle(&self, settlement: Settlement) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            let doc = document(&SettleDocument::from(&settlement))?;
+            let role = DbRole::Tenant(settlement.tenant_id);
+            let rows = self.query_once(role, "SELECT settle_outbox($1::text::jsonb, $2)", &[(&doc, Type::TEXT)]).await?;
+            only(&rows, |columns| columns.flag())
+        })
+    }
+
+    fn report(&self, report: DeliveryReport) -> StoreFuture<'_, Option<OutboxRow>> {
+        Box::pin(async move {
+            let doc = document(&ReportDocument::from(&report))?;
+            let sql = format!("SELECT {OUTBOX} FROM report_outbox($1::text::jsonb, $2)");
+            first(&self.query_once(DbRole::Tenant(report.tenant_id), &sql, &[(&doc, Type::TEXT)]).await?, outbox)
+        })
+    }
+
+    fn outbox(&self, tenant_id: Uuid, status: Option<OutboxStatus>, page: Page) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(async move {
+            let (past, order) = match page.order {
+                Order::OldestFirst => ("id > $2", "id"),
+                Order::NewestFirst => ("id < $2", "id DESC"),
+            };
+            let (limit, status) = (i64::from(page.limit), status.map(OutboxStatus::as_str));
+            let list = format!(
+                "SELECT {OUTBOX} FROM outbox WHERE tenant_id = $1 AND ($2 IS NULL OR {past}) AND ($3 IS NULL OR status = $3)
+                 ORDER BY {order} LIMIT $4"
+            );
+            let bytes = "octet_length(body::text) + coalesce(octet_length(error), 0)";
+            let sql = ListColumns { columns: OUTBOX, bytes }.within(&list, order, page);
+            let values = [p(&tenant_id), p(&page.after), p(&status), p(&limit)];
+            all_within(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, outbox, page.max_bytes)
+        })
+    }
+
+    fn outbox_row(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<OutboxRow>> {
+        Box::pin(async move {
+            let sql = format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = $1 AND id = $2");
+            first(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, outbox)
+        })
+    }
+
+    fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>> {
+        Box::pin(async move {
+            let rows = self.approval_rows(tenant_id, approval_id).await?;
+            Ok(rows.into_iter().rfind(|row| row.recipient.user_id.as_deref() == Some(&*user_id)))
+        })
+    }
+
+    fn approval_rows(&self, tenant_id: Uuid, approval_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(async move {
+            let sql = format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = $1 AND approval_id = $2 ORDER BY id");
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&approval_id)]).await?, outbox)
+        })
+    }
+
+    fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, now: Timestamp) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            let now = ms(now);
+            let values = [p(&tenant_id), p(&id), p(&now)];
+            let rows = self.query_once(DbRole::Tenant(tenant_id), "SELECT retry_outbox($1, $2, $3, $4)", &values).await?;
+            only(&rows, |columns| columns.flag())
+        })
+    }
+
+    fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> StoreFuture<'_, u64> {
+        Box::pin(async move {
+            let now = ms(now);
+            let values = [p(&tenant_id), p(&id), p(&now)];
+            let rows = self.query(DbRole::Tenant(tenant_id), "SELECT release_outbox($1, $2, $3)", &values).await?;
+            only(&rows, |columns| columns.int()).map(|released| u64::try_from(released).unwrap_or(0))
+        })
+    }
+}
+
+impl PostgresStore {
+    /// Over all tenants, and therefore as `werkruf_system`; what it returns goes to the process, never to a client.
+    async fn claim_rows(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<Claimed>, StoreError> {
+        let sql = format!("SELECT {OUTBOX} FROM claim_outbox($1, $2, $3, $4, $5, make_interval(secs => $6), $7)");
+        let (owner, now, until) = (clean(&owner), ms(now), ms(until));
+        let (limit, attempts, age) = (i64::from(limit), i64::from(MAX_ATTEMPTS), MAX_AGE.as_secs_f64());
+        let values = [p(&owner), p(&now), p(&until), p(&limit), p(&attempts), (&age as _, Type::FLOAT8)];
+        let rows = all(&self.query_once(DbRole::System, &sql, &values).await?, outbox)?;
+        let claimed = |row: OutboxRow| match row.error_code.as_deref() {
+            None => Ok(Claimed::Send(row)),
+            Some(OUTCOME_UNKNOWN) => Ok(Claimed::GiveUp { row, code: OUTCOME_UNKNOWN }),
+            Some(ATTEMPTS_EXHAUSTED) => Ok(Claimed::GiveUp { row, code: ATTEMPTS_EXHAUSTED }),
+            Some(other) => Err(StoreError::Broken(format!("claim_outbox returned {other}"))),
+        };
+        rows.into_iter().map(claimed).collect()
+    }
+}
+
+/// A row to write.
+#[derive(Serialize)]
+pub(super) struct OutboxItem<'a> {
+    id: Uuid,
+    channel: &'a str,
+    account: &'a str,
+    recipient: &'a str,
+    lane: &'a str,
+    user_id: Option<&'a str>,
+    conversation_id: Option<Uuid>,
+    turn_id: Option<Uuid>,
+    approval_id: Option<Uuid>,
+    body: Cow<'a, str>,
+    repeatable: bool,
+    dead: Option<&'a str>,
+    next_at: Timestamp,
+}
+
+impl<'a> From<&'a NewOutboxRow> for OutboxItem<'a> {
+    fn from(row: &'a NewOutboxRow) -> Self {
+        Self {
+            id: row.id,
+            channel: &row.recipient.channel,
+            account: &row.recipient.account,
+            recipient: &row.recipient.address,
+            lane: &row.recipient.lane,
+            user_id: row.recipient.user_id.as_deref(),
+            conversation_id: row.conversation_id,
+            turn_id: row.turn_id,
+            approval_id: row.approval_id,
+            body: clean_json(&row.body),
+            repeatable: row.repeatable,
+            dead: row.dead.as_deref(),
+            next_at: ms(row.next_at),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct InboundDocument<'a> {
+    tenant_id: Uuid,
+    inbox: Entry<'a>,
+    now: Timestamp,
+    // `record_inbound` tests whether these keys exist.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rows: Vec<OutboxItem<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    notice: Option<NoticeDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct NoticeDocument<'a> {
+    channel: &'a str,
+    account: &'a str,
+    person: &'a str,
+    address: &'a str,
+    since: Timestamp,
+}
+
+impl<'a> From<&'a RecordedInbound> for InboundDocument<'a> {
+    fn from(inbound: &'a RecordedInbound) -> Self {
+        let notice = inbound.notice.as_ref().map(|notice| NoticeDocument {
+            channel: &notice.channel,
+            account: &notice.account,
+            person: &notice.person,
+            address: &notice.address,
+            since: ms(notice.since),
+        });
+        let rows = inbound.rows.iter().map(OutboxItem::from).collect();
+        Self { tenant_id: inbound.tenant_id, inbox: Entry::from(&inbound.inbox), now: ms(inbound.now), rows, notice }
+    }
+}
+
+#[derive(Serialize)]
+struct ContactDocument<'a> {
+    tenant_id: Uuid,
+    channel: &'a str,
+    account: &'a str,
+    user_id: &'a str,
+    address: &'a str,
+    inbound_at: Timestamp,
+    conversation_id: Uuid,
+    title: &'a str,
+    assistant: &'a str,
+    now: Timestamp,
+}
+
+impl<'a> From<&'a NewContact> for ContactDocument<'a> {
+    fn from(contact: &'a NewContact) -> Self {
+        Self {
+            tenant_id: contact.tenant_id,
+            channel: &contact.channel,
+            account: &contact.account,
+            user_id: &contact.user_id,
+            address: &contact.address,
+            inbound_at: ms(contact.inbound_at),
+            conversation_id: contact.conversation_id,
+            title: &contact.title,
+            assistant: &contact.assistant,
+            now: ms(contact.now),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct SettleDocument<'a> {
+    tenant_id: Uuid,
+    id: Uuid,
+    attempt: u32,
+    status: &'static str,
+    next_at: Option<Timestamp>,
+    code: Option<&'a str>,
+    message: Option<&'a str>,
+    external_id: Option<&'a str>,
+    now: Timestamp,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    announce: Vec<OutboxItem<'a>>,
+}
+
+impl<'a> From<&'a Settlement> for SettleDocument<'a> {
+    fn from(settlement: &'a Settlement) -> Self {
+        let (status, next_at, error, external_id) = match &settlement.end {
+            SendEnd::Sent { external_id } => ("sent", None, None, external_id.as_deref()),
+            SendEnd::Retry { at, code, message } => ("pending", Some(*at), Some((code, message)), None),
+            SendEnd::Unknown { until, code, message } => ("sending", Some(*until), Some((code, message)), None),
+            SendEnd::Dead { code, message } => ("dead", None, Some((code, message)), None),
+        };
+        Self {
+            tenant_id: settlement.tenant_id,
+            id: settlement.id,
+            attempt: settlement.attempt,
+            status,
+            next_at: ms_or_null(next_at),
+            code: error.map(|(code, _)| code.as_str()),
+            message: error.map(|(_, message)| message.as_str()),
+            external_id,
+            now: ms(settlement.now),
+            announce: settlement.announce.iter().map(OutboxItem::from).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ReportDocument<'a> {
+    tenant_id: Uuid,
+    channel: &'a str,
+    account: &'a str,
+    outbox_id: Option<Uuid>,
+    external_id: &'a str,
+    status: &'static str,
+    code: Option<&'a str>,
+    message: Option<&'a str>,
+    inbox: Entry<'a>,
+    now: Timestamp,
+    // `report_outbox` tests whether these keys exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resend: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    announce: Vec<OutboxItem<'a>>,
+}
+
+impl<'a> From<&'a DeliveryReport> for ReportDocument<'a> {
+    fn from(report: &'a DeliveryReport) -> Self {
+        let (status, error, resend) = match &report.status {
+            ReportedStatus::Sent => ("sent", None, None),
+            ReportedStatus::Delivered => ("delivered", None, None),
+            ReportedStatus::Read => ("read", None, None),
+            ReportedStatus::Failed { code, message, resend } => ("failed", Some((code, message)), resend.as_deref()),
+        };
+        Self {
+            tenant_id: report.tenant_id,
+            channel: &report.channel,
+            account: &report.account,
+            outbox_id: report.outbox_id,
+            external_id: &report.external_id,
+            status,
+            code: error.map(|(code, _)| code.as_str()),
+            message: error.map(|(_, message)| message.as_str()),
+            inbox: Entry::from(&report.inbox),
+            now: ms(report.now),
+            resend: resend.map(clean_json),
+            announce: report.announce.iter().map(OutboxItem::from).collect(),
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! [`Outbox`] on SQLite. One writer thread makes all changes, so a row that was read does not change before it is written.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use werkruf_contract::Uuid;
+
+use super::SqliteStore;
+use super::hold::changed;
+use super::outbox_rows::{by_id, change_later, head, put, put_lane, refresh_lane};
+use super::records::List;
+use super::row::{CONTACT, OUTBOX, all, contact, first, outbox};
+use super::text::{Id, Stamp};
+use super::turn_open::{INSERT_CONVERSATION, put_entry};
+use crate::{
+    Claimed, ContactRow, DeliveryReport, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus,
+    SendEnd, Settlement, StoreError, StoreFuture,
+};
+
+impl Outbox for SqliteStore {
+    fn record_inbound(&self, inbound: RecordedInbound) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer.submit(move |c| record(c, &inbound)))
+    }
+
+    fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid> {
+        Box::pin(self.writer.submit(move |c| put_contact(c, &contact)))
+    }
+
+    fn contacts_of(&self, tenant_id: Uuid, channel: String, user_ids: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached(&contacts_sql())?;
+            let mut found = Vec::new();
+            for user_id in user_ids {
+                found.extend(all(&mut statement, params![Id::from(tenant_id), user_id, channel], contact)?);
+            }
+            Ok(found)
+        }))
+    }
+
+    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(async move {
+            // Reads first: most of the time no lane is due, and a read costs no commit.
+            let due = self.readers.look_up(move |c| due(c, now, limit)).await?;
+            if due.is_empty() {
+                return Ok(Vec::new());
+            }
+            self.writer.submit(move |c| claim(c, &owner, now, until, limit)).await
+        })
+    }
+
+    fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>> {
+        Box::pin(self.readers.look_up(|c| {
+            let mut statement = c.prepare_cached("SELECT min(next_at) FROM outbox_lanes")?;
+            Ok(first(&mut statement, [], |columns| columns.time_or_null())?.flatten())
+        }))
+    }
+
+    fn adopt(&self, owner: String, until: Timestamp) -> StoreFuture<'_, u64> {
+        Box::pin(self.writer.submit(move |c| adopt(c, &owner, until)))
+    }
+
+    fn settle(&self, settlement: Settlement) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer.submit(move |c| settle(c, &settlement)))
+    }
+
+    fn report(&self, report: DeliveryReport) -> StoreFuture<'_, Option<OutboxRow>> {
+        Box::pin(self.writer.submit(move |c| apply_report(c, &report)))
+    }
+
+    fn outbox(&self, tenant_id: Uuid, status: Option<OutboxStatus>, page: Page) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(self.readers.list(move |c| {
+            let mut list = List::new(OUTBOX, "outbox", tenant_id);
+            if let Some(status) = status {
+                list.only("status = ?", status.as_str());
+            }
+            list.page(c, page, outbox)
+        }))
+    }
+
+    fn outbox_row(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<OutboxRow>> {
+        Box::pin(self.readers.look_up(move |c| by_id(c, &Id::from(tenant_id), id)))
+    }
+
+    fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>> {
+        Box::pin(async move {
+            let rows = self.approval_rows(tenant_id, approval_id).await?;
+            Ok(rows.into_iter().rfind(|row| row.recipient.user_id.as_deref() == Some(&*user_id)))
+        })
+    }
+
+    fn approval_rows(&self, tenant_id: Uuid, approval_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(
+            self.readers.look_up(move |c| {
+                all(&mut *c.prepare_cached(&approval_sql())?, params![Id::from(tenant_id), Id::from(approval_id)], outbox)
+            }),
+        )
+    }
+
+    fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, now: Timestamp) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer.submit(move |c| retry(c, tenant_id, id, now)))
+    }
+
+    fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> StoreFuture<'_, u64> {
+        Box::pin(self.writer.submit(move |c| release(c, tenant_id, id, now)))
+    }
+}
+
+const DUE: &str = "SELECT tenant_id, lane FROM outbox_lanes WHERE next_at <= ?1 ORDER BY next_at LIMIT ?2";
+const BY_EXTERNAL_ID: &str = "SELECT id FROM outbox WHERE tenant_id = ?1 AND external_id = ?2 AND channel = ?3 AND account = ?4 LIMIT 1";
+
+fn approval_sql() -> String {
+    format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = ?1 AND approval_id = ?2 ORDER BY id")
+}
+
+fn contacts_sql() -> String {
+    format!("SELECT {CONTACT} FROM contacts WHERE tenant_id = ?1 AND user_id = ?2 AND channel = ?3 ORDER BY last_inbound_at DESC")
+}
+
+fn record(c: &Connection, inbound: &RecordedInbound) -> Result<bool, StoreError> {
+    let (tenant, now) = (Id::from(inbound.tenant_id), Stamp::from(inbound.now));
+    if !put_entry(c, &tenant, None, &inbound.inbox, &now)? {
+        return Ok(false);
+    }
+    if inbound.notice.as_ref().map_or(Ok(true), |notice| may_notice(c, &tenant, notice, &now))? {
+        put(c, &tenant, &inbound.rows, &now)?;
+    }
+    Ok(true)
+}
+
+/// Whether the person gets the notice; then its time is stored.
+fn may_notice(c: &Connection, tenant: &Id, notice: &Notice, now: &Stamp) -> Result<bool, StoreError> {
+    let sql = "INSERT INTO contacts (tenant_id, channel, account, person, address, noticed_at, created_at, updated_at)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?6)
+               ON CONFLICT (tenant_id, channel, account, person) DO UPDATE SET noticed_at = excluded.noticed_at, updated_at = excluded.updated_at
+               WHERE noticed_at IS NULL OR noticed_at <= ?7";
+    let values = params![tenant, notice.channel, notice.account, notice.person, notice.address, now, Stamp::from(notice.since)];
+    Ok(c.prepare_cached(sql)?.execute(values)? == 1)
+}
+
+fn put_contact(c: &Connection, new: &NewContact) -> Result<Uuid, StoreError> {
+    let (tenant, now, conversation) = (Id::from(new.tenant_id), Stamp::from(new.now), Id::from(new.conversation_id));
+    let sql = "INSERT INTO contacts (tenant_id, channel, account, person, user_id, address, last_inbound_at, created_at, updated_at)
+               VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?7)
+               ON CONFLICT (tenant_id, channel, account, person) DO UPDATE SET user_id = excluded.user_id, address = excluded.address,
+                 last_inbound_at = max(coalesce(last_inbound_at, ''), excluded.last_inbound_at), updated_at = excluded.updated_at";
+    let values = params![tenant, new.channel, new.account, new.user_id, new.address, Stamp::from(new.inbound_at), now];
+    c.prepare_cached(sql)?.execute(values)?;
+    let key = params![tenant, new.channel, new.account, new.user_id];
+    let known = "SELECT conversation_id FROM contacts WHERE tenant_id = ?1 AND channel = ?2 AND account = ?3 AND person = ?4";
+    if let Some(known) = first(&mut *c.prepare_cached(known)?, key, |columns| columns.id_or_null())?.flatten() {
+        return Ok(known);
+    }
+    c.prepare_cached(INSERT_CONVERSATION)?.execute(params![
+        conversation,
+        tenant,
+        new.user_id,
+        new.channel,
+        new.assistant,
+        new.title,
+        now
+    ])?;
+    let written = c
+        .prepare_cached("UPDATE contacts SET conversation_id = ?5 WHERE tenant_id = ?1 AND channel = ?2 AND account = ?3 AND person = ?4")?
+        .execute(params![tenant, new.channel, new.account, new.user_id, conversation])?;
+    if written == 1 { Ok(new.conversation_id) } else { Err(StoreError::Broken("a contact vanished".to_owned())) }
+}
+
+fn due(c: &Connection, now: Timestamp, limit: u32) -> Result<Vec<(Uuid, String)>, StoreError> {
+    all(&mut *c.prepare_cached(DUE)?, params![Stamp::from(now), limit], |columns| Ok((columns.id()?, columns.text()?)))
+}
+
+fn claim(c: &Connection, owner: &str, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<Claimed>, StoreError> {
+    let mut claimed = Vec::new();
+    for (tenant_id, lane) in due(c, now, limit)? {
+        let tenant = Id::from(tenant_id);
+        if let Some(row) = head(c, &tenant, &lane)?.filter(|head| head.next_at <= now) {
+            claimed.push(take(c, &row, owner, now, until)?);
+        }
+        refresh_lane(c, &tenant, &lane)?;
+    }
+    Ok(claimed)
+}
+
+/// Marks a row as being sent, unless it is to be given up.
+fn take(c: &Connection, row: &OutboxRow, owner: &str, now: Timestamp, until: Timestamp) -> Result<Claimed, StoreError> {
+    let (tenant, id, code) = (Id::from(row.tenant_id), row.id, row.give_up(now));
+    let ambiguous = row.ambiguous || (row.status == OutboxStatus::Sending && !row.repeatable);
+    let written = c
+        .prepare_cached(
+            "UPDATE outbox SET status = 'sending', attempts = ?3, ambiguous = ?4, owner = ?5, next_at = ?6, updated_at = ?7, error_code = ?8
+             WHERE tenant_id = ?1 AND id = ?2",
+        )?
+        .execute(params![
+            tenant,
+            Id::from(id),
+            row.attempts + u32::from(code.is_none()),
+            ambiguous,
+            owner,
+            Stamp::from(until),
+            Stamp::from(now),
+            code,
+        ])?;
+    exactly_one(written, id)?;
+    let row = by_id(c, &tenant, id)?.ok_or_else(|| moved(id))?;
+    Ok(match code {
+        None => Claimed::Send(row),
+        Some(code) => Claimed::GiveUp { row, code },
+    })
+}
+
+fn adopt(c: &Connection, owner: &str, until: Timestamp) -> Result<u64, StoreError> {
+    let until = Stamp::from(until);
+    // A recipient that recognizes a repetition sends no reports to wait for.
+    let adopted = c.execute(
+        "UPDATE outbox SET owner = ?1, next_at = CASE WHEN repeatable THEN min(next_at, ?2) ELSE ?2 END
+         WHERE (status = 'pending' OR status = 'sending') AND status = 'sending' AND owner IS NOT ?1",
+        params![owner, until],
+    )?;
+    if adopted > 0 {
+        c.execute("UPDATE outbox_lanes SET next_at = ?1 WHERE next_at > ?1", params![until])?;
+    }
+    Ok(changed(adopted))
+}
+
+fn settle(c: &Connection, settlement: &Settlement) -> Result<bool, StoreError> {
+    let (tenant, now) = (Id::from(settlement.tenant_id), Stamp::from(settlement.now));
+    let is_sending = |row: &OutboxRow| row.status == OutboxStatus::Sending && row.attempts == settlement.attempt;
+    let Some(row) = by_id(c, &tenant, settlement.id)?.filter(is_sending) else { return Ok(false) };
+    let written = match &settlement.end {
+        SendEnd::Sent { external_id } => c
+            .prepare_cached(
+                "UPDATE outbox SET status = 'sent', external_id = ?3, error_code = NULL, error = NULL, owner = NULL, updated_at = ?4
+                 WHERE tenant_id = ?1 AND id = ?2",
+            )?
+            .execute(params![tenant, Id::from(row.id), external_id, now])?,
+        SendEnd::Retry { at, code, message } => fail(c, &row, "pending", Some(*at), (code, message), &now)?,
+        SendEnd::Unknown { until, code, message } => fail(c, &row, "sending", Some(*until), (code, message), &now)?,
+        SendEnd::Dead { code, message } => fail(c, &row, "dead", None, (code, message), &now)?,
+    };
+    exactly_one(written, row.id)?;
+    if matches!(settlement.end, SendEnd::Dead { .. }) {
+        change_later(c, &tenant, &row, true, &now)?;
+        put(c, &tenant, &settlement.announce, &now)?;
+    }
+    refresh_lane(c, &tenant, &row.recipient.lane)?;
+    Ok(true)
+}
+
+/// Writes an error and the status that follows from it.
+fn fail(
+    c: &Connection,
+    row: &OutboxRow,
+    status: &str,
+    next_at: Option<Timestamp>,
+    (code, message): (&str, &str),
+    now: &Stamp,
+) -> Result<usize, StoreError> {
+    let sql = "UPDATE outbox SET status = ?3, next_at = ?4, error_code = ?5, error = ?6, updated_at = ?7,
+                 owner = CASE WHEN ?3 = 'sending' THEN owner END WHERE tenant_id = ?1 AND id = ?2";
+    let next_at = Stamp::from(next_at.unwrap_or(row.next_at));
+    Ok(c.prepare_cached(sql)?.execute(params![Id::from(row.tenant_id), Id::from(row.id), status, next_at, code, message, now])?)
+}
+
+fn apply_report(c: &Connection, report: &DeliveryReport) -> Result<Option<OutboxRow>, StoreError> {
+    let (tenant, now) = (Id::from(report.tenant_id), Stamp::from(report.now));
+    if !put_entry(c, &tenant, None, &report.inbox, &now)? {
+        return Ok(None);
+    }
+    let Some(row) = reported_row(c, &tenant, report)? else { return Ok(None) };
+    let id = Id::from(row.id);
+    match &report.status {
+        ReportedStatus::Failed { code, message, resend } if row.may_fail(&report.external_id) => {
+            let status = if resend.is_some() { "pending" } else { "dead" };
+            exactly_one(fail(c, &row, status, Some(report.now), (code, message), &now)?, row.id)?;
+            if let Some(body) = resend {
+                let written = c
+                    .prepare_cached("UPDATE outbox SET body = ?3, external_id = NULL WHERE tenant_id = ?1 AND id = ?2")?
+                    .execute(params![tenant, id, body])?;
+                exactly_one(written, row.id)?;
+            } else {
+                change_later(c, &tenant, &row, true, &now)?;
+                put(c, &tenant, &report.announce, &now)?;
+            }
+        }
+        ReportedStatus::Failed { .. } => return Ok(Some(row)),
+        status => {
+            let Some(status) = status.moves(&row) else { return Ok(Some(row)) };
+            let written = c
+                .prepare_cached(
+                    "UPDATE outbox SET status = ?3, external_id = coalesce(external_id, ?4), error_code = NULL, error = NULL, owner = NULL,
+                       updated_at = ?5 WHERE tenant_id = ?1 AND id = ?2",
+                )?
+                .execute(params![tenant, id, status.as_str(), report.external_id, now])?;
+            exactly_one(written, row.id)?;
+        }
+    }
+    refresh_lane(c, &tenant, &row.recipient.lane)?;
+    by_id(c, &tenant, row.id)
+}
+
+fn reported_row(c: &Connection, tenant: &Id, report: &DeliveryReport) -> Result<Option<OutboxRow>, StoreError> {
+    let named = match report.outbox_id {
+        Some(id) => by_id(c, tenant, id)?,
+        None => None,
+    };
+    let is_own = |row: &OutboxRow| row.recipient.channel == report.channel && row.recipient.account == report.account;
+    if let Some(row) = named.filter(is_own) {
+        return Ok(Some(row));
+    }
+    let values = params![tenant, report.external_id, report.channel, report.account];
+    match first(&mut *c.prepare_cached(BY_EXTERNAL_ID)?, values, |columns| columns.id())? {
+        Some(id) => by_id(c, tenant, id),
+        None => Ok(None),
+    }
+}
+
+fn retry(c: &Connection, tenant_id: Uuid, id: Uuid, now: Timestamp) -> Result<bool, StoreError> {
+    let (tenant, now) = (Id::from(tenant_id), Stamp::from(now));
+    let Some(row) = by_id(c, &tenant, id)?.filter(|row| row.status == OutboxStatus::Dead) else { return Ok(false) };
+    let written = c
+        .prepare_cached(
+            "UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, next_at = ?3, updated_at = ?3
+             WHERE tenant_id = ?1 AND id = ?2",
+        )?
+        .execute(params![tenant, Id::from(id), now])?;
+    exactly_one(written, id)?;
+    change_later(c, &tenant, &row, false, &now)?;
+    refresh_lane(c, &tenant, &row.recipient.lane)?;
+    Ok(true)
+}
+
+const RELEASE: &str = "UPDATE outbox SET status = 'pending', next_at = ?2, updated_at = ?2 WHERE tenant_id = ?1 AND status = 'held'";
+
+fn release(c: &Connection, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> Result<u64, StoreError> {
+    let (tenant, now) = (Id::from(tenant_id), Stamp::from(now));
+    let Some(id) = id else {
+        let lanes = "SELECT DISTINCT lane FROM outbox WHERE tenant_id = ?1 AND status = 'held'";
+        for lane in all(&mut c.prepare(lanes)?, params![tenant], |columns| columns.text())? {
+            put_lane(c, &tenant, &lane, &now)?;
+        }
+        return Ok(changed(c.execute(RELEASE, params![tenant, now])?));
+    };
+    let Some(row) = by_id(c, &tenant, id)? else { return Ok(0) };
+    let released = c.execute(&format!("{RELEASE} AND id = ?3"), params![tenant, now, Id::from(id)])?;
+    refresh_lane(c, &tenant, &row.recipient.lane)?;
+    Ok(changed(released))
+}
+
+fn moved(id: Uuid) -> StoreError {
+    StoreError::Moved { what: "outbox row", id: id.to_string() }
+}
+
+fn exactly_one(written: usize, id: Uuid) -> Result<(), StoreError> {
+    if written == 1 { Ok(()) } else { Err(moved(id)) }
+}
+
+/// The statements whose query plans a test checks.
+#[cfg(test)]
+pub(super) fn hot_statements() -> Vec<String> {
+    [DUE, BY_EXTERNAL_ID].map(str::to_owned).into_iter().chain([approval_sql(), contacts_sql()]).collect()
+}
