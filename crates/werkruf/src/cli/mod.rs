@@ -332,7 +332,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Contract(command)) => contract::run(&command, json),
         #[cfg(feature = "flights")]
         Some(Command::Flights(command)) => flights::run(&command),
-        Some(Command::Whatsapp(command)) => whatsapp::run(&command),
+        Some(Command::Whatsapp(command)) => whatsapp::run(&session, &command).await,
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,
         Some(Command::Init(command)) => init::run(&session, &command),

@@ -5,6 +5,7 @@
 //! rows of the outbox (`outgoing` writes the requests, `answer` reads the answers, `markup` and `split` make parts of a text).
 
 mod answer;
+pub(crate) mod check;
 mod decision;
 mod graph;
 mod handshake;
