@@ -125,7 +125,7 @@ impl Client {
                 }
                 continue;
             }
-            match self.request(&member, timeout_ms, member.runtime.chat(self.inbound(&message))).await {
+            match self.request(&member, timeout_ms, Box::pin(member.runtime.chat(self.inbound(&message)))).await {
                 Some(Ok(accepted)) => {
                     stored_as = Some(accepted.turn_id);
                     self.accepted(&message, accepted, &member);
@@ -154,8 +154,8 @@ impl Client {
     async fn send_twice(&self, message: &ClientMessage, member: &Member) -> Option<Uuid> {
         let other = self.cluster.any()?;
         self.world.count("messages sent to two processes at once");
-        let one = self.request(member, 8000, member.runtime.chat(self.inbound(message)));
-        let two = self.request(&other, 8000, other.runtime.chat(self.inbound(message)));
+        let one = self.request(member, 8000, Box::pin(member.runtime.chat(self.inbound(message))));
+        let two = self.request(&other, 8000, Box::pin(other.runtime.chat(self.inbound(message))));
         let (one, two) = tokio::join!(one, two);
         let mut turns: Vec<Uuid> = Vec::new();
         for (answer, member) in [(one, member), (two, &other)] {

@@ -11,10 +11,10 @@ use super::flush::DbRole;
 use super::param::p;
 use super::row::{all, only};
 use super::story_tests::fresh;
-use crate::story::{Notes, World};
+use crate::story::{Notes, World, fill_outbox, held_rows_are_released};
 use crate::{
-    ApprovalFilter, Approvals, Author, CallFilter, Cluster, Maintenance, MaintenanceError, NewApproval, Page, People, PeopleBatch, Records,
-    Retention, SqliteStore, Store, StoreError, Turns,
+    ApprovalFilter, Approvals, Author, CallFilter, Cluster, Maintenance, MaintenanceError, NewApproval, Outbox, Page, People, PeopleBatch,
+    Records, Retention, SqliteStore, Store, StoreError, Turns,
 };
 
 async fn world() -> World<PostgresStore> {
@@ -66,7 +66,8 @@ async fn a_person_is_erased_from_every_table() {
     let world = world().await;
     fill(&world).await;
     let (store, tenant) = (&world.store, world.tenant);
-    assert!(text_of_everything(store).await.contains("secret"));
+    fill_outbox(&world).await;
+    assert!(text_of_everything(store).await.contains("wamid-secret"));
     let windows = async || {
         let rows = store.query(DbRole::System, "SELECT subject FROM rate_windows ORDER BY subject", &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
@@ -79,7 +80,7 @@ async fn a_person_is_erased_from_every_table() {
     assert_eq!(store.unfinished_turns_of(tenant, "1".to_owned()).await.unwrap().len(), 2);
     let erased =
         store.erase_person(tenant, "1".to_owned(), true, world.closer(), Author::server(), world.clock.now()).await.unwrap().unwrap();
-    assert_eq!((erased.conversations, erased.turns, erased.calls), (2, 3, 2));
+    assert_eq!((erased.conversations, erased.turns, erased.calls), (3, 3, 2), "with the conversation of the contact");
     assert!(erased.messages >= 6, "{erased:?}");
     assert_eq!(windows().await, ["requests/user/11", "requests/user/a/user/1"]);
     store.delete_expired(world.clock.now()).await.unwrap();
@@ -123,8 +124,9 @@ async fn pending_work_is_ended_and_not_resumed() {
     let mut write = world.to_write(&working);
     write.approvals = vec![approval];
     store.write(write).await.unwrap();
+    let rows = fill_outbox(&world).await;
     let held = store.hold_pending(true, world.closer(), world.clock.now()).await.unwrap();
-    assert_eq!((held.turns, held.calls, held.approvals), (3, 1, 1));
+    assert_eq!((held.turns, held.calls, held.approvals, held.outbox), (3, 1, 1, 2));
     let call = store.call(tenant, once).await.unwrap().unwrap();
     assert_eq!((call.status, call.finished_at.is_some()), (CallStatus::Failed, true));
     assert!(store.unfinished_turns("any process".to_owned()).await.unwrap().is_empty());
@@ -138,6 +140,7 @@ async fn pending_work_is_ended_and_not_resumed() {
     let roles: Vec<&str> = history.iter().map(|message| message.role.as_str()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "user"]);
     assert_eq!(store.hold_pending(false, world.closer(), world.clock.now()).await.unwrap().turns, 0, "nothing is left for a second time");
+    held_rows_are_released(world.clone(), rows).await;
 }
 
 fn sqlite(path: &Path) -> (Arc<SqliteStore>, Clock) {
@@ -153,6 +156,8 @@ async fn a_file_moves_whole_or_not_at_all() {
     let from = World::new(store, clock.clone());
     fill(&from).await;
     from.store.put_notes(from.tenant, &[(7, 1, None)]).await;
+    let [_, doubtful, _] = fill_outbox(&from).await;
+    let sending = from.store.outbox_row(from.tenant, doubtful).await.unwrap();
     let running = from.talk().await;
     let mut write = from.to_write(&running);
     write.messages = vec![from.message("assistant", "with a \0 in it, ä and \"quotes\"")];
@@ -168,6 +173,9 @@ async fn a_file_moves_whole_or_not_at_all() {
     let moved = target.import_sqlite(file.clone(), clock.clone()).await.unwrap();
     assert_eq!((moved.tables["messages"].rows, moved.tables["tool_calls"].rows, moved.tables["tenants"].rows), (9, 2, 1));
     assert_eq!((moved.tables["users"].rows, moved.tables["notes"].rows, moved.tables["note_labels"].rows), (1, 1, 1));
+    let of_channels = ["outbox", "outbox_lanes", "contacts", "inbox"].map(|table| moved.tables[table].rows);
+    assert_eq!(of_channels, [3, 2, 1, 3]);
+    assert_eq!(target.outbox_row(tenant, doubtful).await.unwrap(), sending);
     assert!(!moved.tables.contains_key("note_claims"), "only PostgreSQL has the table");
     let letters = target.query(DbRole::System, "SELECT letters FROM notes", &[]).await.unwrap();
     assert_eq!(only(&letters, |columns| columns.int()).unwrap(), 4, "a column that only PostgreSQL has, set after the move");

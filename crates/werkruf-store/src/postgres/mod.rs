@@ -148,6 +148,8 @@ mod legacy_tests;
 #[cfg(test)]
 mod maintenance_tests;
 #[cfg(test)]
+mod outbox_tests;
+#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod retention_tests;

@@ -107,8 +107,9 @@ impl Outbox for SqliteStore {
 const DUE: &str = "SELECT tenant_id, lane FROM outbox_lanes WHERE next_at <= ?1 ORDER BY next_at LIMIT ?2";
 const BY_EXTERNAL_ID: &str = "SELECT id FROM outbox WHERE tenant_id = ?1 AND external_id = ?2 AND channel = ?3 AND account = ?4 LIMIT 1";
 
+/// The plus sign keeps the planner off the index on id.
 fn approval_sql() -> String {
-    format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = ?1 AND approval_id = ?2 ORDER BY id")
+    format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = ?1 AND approval_id = ?2 ORDER BY +id")
 }
 
 fn contacts_sql() -> String {

@@ -8,7 +8,7 @@ use werkruf_contract::{CallStatus, Clock, EventType, TurnStatus};
 
 use super::super::SqliteStore;
 use super::super::migrate::beside;
-use crate::story::{Running, World};
+use crate::story::{Running, World, fill_outbox, held_rows_are_released};
 use crate::{Author, ConversationRef, HeldWork, Maintenance, MaintenanceError, OpenTurn, Records, SecretKeys, StoreError, Turns};
 
 struct Fixture {
@@ -93,6 +93,17 @@ async fn pending_work_is_ended_and_the_history_is_valid() {
     )
     .unwrap();
     assert_eq!((again.held, again.rows), (HeldWork::default(), before.rows));
+}
+
+#[tokio::test]
+async fn rows_of_the_outbox_are_held_until_their_release() {
+    let fixture = Fixture::new();
+    let rows = fill_outbox(&fixture.world).await;
+    fixture.back_up().await;
+    let restored = fixture.restore("new.db", false).unwrap();
+    assert_eq!(restored.held, HeldWork { outbox: 2, ..HeldWork::default() });
+    assert_eq!((restored.rows["outbox"], restored.rows["contacts"]), (3, 1));
+    held_rows_are_released(World { store: fixture.open("new.db"), ..fixture.world.clone() }, rows).await;
 }
 
 #[tokio::test]

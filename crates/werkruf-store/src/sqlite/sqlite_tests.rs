@@ -12,7 +12,7 @@ use werkruf_contract::{BoxFuture, Clock};
 
 use super::SqliteStore;
 use crate::story::{Tamper, World, tell};
-use crate::{ConversationRef, Counts, Maintenance, People, Records, StoreError, TokenRoles, Turns};
+use crate::{Claimed, ConversationRef, Counts, Maintenance, Outbox, People, Records, StoreError, TokenRoles, Turns};
 
 fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -344,4 +344,23 @@ async fn settings_of_the_connection_are_the_durable_ones() {
     assert_eq!(read("busy_timeout").await.unwrap(), 5000);
     let refused = store.readers.look_up(|c| Ok(c.execute_batch("DELETE FROM settings")?)).await;
     assert!(refused.is_err(), "a reader cannot write");
+}
+
+#[tokio::test]
+async fn rows_of_an_earlier_process_wait_for_a_report() {
+    let (store, clock, _folder) = fresh();
+    let mut world = World::new(Arc::clone(&store), clock);
+    let mut repeatable = world.outbox_row(None, "again");
+    (repeatable.repeatable, repeatable.recipient.lane) = (true, "webhook:w:1".to_owned());
+    let ids = world.send(vec![world.outbox_row(None, "once"), repeatable]).await;
+    assert_eq!(world.claimed().await.len(), 2, "claimed for a minute, and then the process dies");
+    assert_eq!(store.adopt("process-1".to_owned(), world.in_s(10)).await.unwrap(), 0, "its own rows");
+    assert_eq!(store.adopt("process-2".to_owned(), world.in_s(90)).await.unwrap(), 2);
+    world.later(60_000);
+    let due: Vec<_> =
+        world.claimed().await.into_iter().map(|claimed| if let Claimed::Send(row) = claimed { row.id } else { panic!() }).collect();
+    assert_eq!(due, [ids[1]]);
+    world.later(30_000);
+    let claimed = world.claimed().await;
+    assert!(matches!(&claimed[..], [Claimed::Send(row)] if row.id == ids[0] && row.ambiguous), "{claimed:?}");
 }

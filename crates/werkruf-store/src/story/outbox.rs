@@ -164,13 +164,13 @@ pub(crate) async fn a_turn_writes_its_rows_with_parts(world: World<impl Store>) 
     let first = open.outbox[0].id;
     let running = world.begin(open).await;
     let mut write = world.to_write(&running);
-    let mut button = world.outbox_row(Some(turn), "button");
-    button.approval_id = Some(world.id());
-    let mut hook = world.in_lane("webhook:w:1", Some(turn), "hook");
-    (hook.recipient.channel, hook.repeatable) = ("webhook".to_owned(), true);
-    let mut late = world.outbox_row(Some(turn), "late");
-    late.dead = Some("stale_inbound".to_owned());
-    write.outbox = vec![world.outbox_row(Some(turn), "b"), button.clone(), hook, world.outbox_row(Some(turn), "c"), late];
+    // Ids are made in the order of writing.
+    let mut rows = ["b", "button", "hook", "c", "late"].map(|text| world.outbox_row(Some(turn), text));
+    rows[1].approval_id = Some(world.id());
+    (rows[2].recipient.channel, rows[2].recipient.lane, rows[2].repeatable) = ("webhook".to_owned(), "webhook:w:1".to_owned(), true);
+    rows[4].dead = Some("stale_inbound".to_owned());
+    let button = rows[1].clone();
+    write.outbox = rows.to_vec();
     let ids: Vec<Uuid> = std::iter::once(first).chain(write.outbox.iter().map(|row| row.id)).collect();
     world.store.write(write).await.unwrap();
     world.complete(&running).await;
@@ -347,15 +347,10 @@ pub(crate) async fn a_repeatable_row_is_repeated_until_it_is_exhausted(mut world
 
 pub(crate) async fn a_dead_part_ends_the_parts_of_its_turn(mut world: World<impl Store>) {
     let (turn, other) = (Some(world.id()), Some(world.id()));
-    let mut button = world.outbox_row(turn, "button");
-    button.approval_id = Some(world.id());
-    let rows = vec![
-        world.outbox_row(turn, "1"),
-        world.outbox_row(turn, "2"),
-        world.outbox_row(other, "other turn"),
-        button,
-        world.outbox_row(turn, "3"),
-    ];
+    let mut rows = [(turn, "1"), (turn, "2"), (other, "other turn"), (turn, "button"), (turn, "3")]
+        .map(|(turn, text)| world.outbox_row(turn, text))
+        .to_vec();
+    rows[3].approval_id = Some(world.id());
     let ids = world.send(rows).await;
     let first = world.next().await;
     assert!(world.settle(&first, dead("131026")).await);
@@ -444,7 +439,7 @@ pub(crate) async fn an_item_without_a_turn_is_recorded_once(mut world: World<imp
         since,
     };
     let mut written = Vec::new();
-    for (key, seconds) in [("m1", 0), ("m1", 0), ("m2", 10), ("m3", 90), ("m4", 60), ("m5", 180)] {
+    for (key, seconds) in [("m1", 0), ("m1", 0), ("m2", 10), ("m3", 89), ("m4", 60), ("m5", 180)] {
         let since = world.in_s(seconds - 90);
         world.later(1);
         let row = world.outbox_row(None, key);
@@ -528,4 +523,36 @@ pub(crate) async fn old_rows_of_the_outbox_are_deleted(mut world: World<impl Sto
     assert_eq!(world.store.sweep(Sweep { dry_run: false, ..sweep }, None).await.unwrap().rows, 2);
     let kept = world.store.outbox(world.tenant, None, Page::default()).await.unwrap();
     assert_eq!(kept.iter().map(|row| row.id).collect::<Vec<_>>(), [ids[2], young]);
+}
+
+/// Rows of three lanes: one sent, one that is being sent, one pending.
+pub(crate) async fn fill_outbox(world: &World<impl Store>) -> [Uuid; 3] {
+    let lanes = ["sent", "sending"];
+    let ids = world.send(lanes.iter().map(|lane| world.in_lane(lane, None, "secret")).collect()).await;
+    for claimed in world.claimed().await {
+        let Claimed::Send(row) = claimed else { panic!("{claimed:?}") };
+        if row.id == ids[0] {
+            assert!(world.settle(&row, sent("wamid-secret")).await);
+        }
+    }
+    assert_eq!(world.reported(ids[0], "wamid-secret", ReportedStatus::Read).await, Some(OutboxStatus::Read));
+    let pending = world.send(vec![world.outbox_row(None, "secret")]).await[0];
+    world.store.contact(world.contact("1", "49170-secret")).await.unwrap();
+    [ids[0], ids[1], pending]
+}
+
+/// After a restore nothing is sent before its release.
+pub(crate) async fn held_rows_are_released(world: World<impl Store>, [done, doubtful, pending]: [Uuid; 3]) {
+    let held = is(OutboxStatus::Held);
+    assert_eq!(world.statuses(&[done, doubtful, pending]).await, [is(OutboxStatus::Read), held.clone(), held.clone()]);
+    assert_eq!((world.claimed().await, world.store.next_due().await.unwrap()), (Vec::new(), None));
+    assert_eq!(world.store.release_outbox(world.tenant, Some(done), world.now).await.unwrap(), 0);
+    assert_eq!(world.store.release_outbox(world.id(), None, world.now).await.unwrap(), 0, "another tenant");
+    assert_eq!(world.store.release_outbox(world.tenant, Some(doubtful), world.now).await.unwrap(), 1);
+    let row = world.next().await;
+    assert_eq!((row.id, row.ambiguous), (doubtful, true), "it may have been sent before");
+    assert_eq!(world.store.release_outbox(world.tenant, None, world.now).await.unwrap(), 1);
+    let row = world.next().await;
+    assert_eq!((row.id, row.ambiguous), (pending, false));
+    assert_eq!(world.store.release_outbox(world.tenant, None, world.now).await.unwrap(), 0);
 }
