@@ -312,8 +312,11 @@ impl Engine {
         Ok(Audience::new(owner, self.setup(), self.store.clock.clone(), inbound.as_deref()))
     }
 
-    /// The slug of a tenant; empty for one that does not exist.
+    /// The slug of a tenant, for webhooks; empty where there are none, and for a tenant that does not exist.
     pub(crate) async fn tenant_slug(&self, tenant_id: Uuid) -> Result<String, StoreError> {
+        if !self.setup().channels.has_webhooks() {
+            return Ok(String::new());
+        }
         Ok(self.store.people.tenant(tenant_id.to_string()).await?.map(|tenant| tenant.slug).unwrap_or_default())
     }
 }

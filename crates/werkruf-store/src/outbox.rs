@@ -4,10 +4,11 @@
 //! lane is claimed, under the lock of the lane's own row. A row whose sending may have succeeded is sent at most once more and marked.
 
 use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 use werkruf_contract::Uuid;
 
 use crate::page::bytes_of;
-use crate::{InboxEntry, JsonText, ListRow, Page, StoreFuture};
+use crate::{Act, Author, InboxEntry, JsonText, ListRow, Page, StoreFuture};
 
 /// The outbox and the contacts of channels.
 pub trait Outbox: Send + Sync {
@@ -39,9 +40,18 @@ pub trait Outbox: Send + Sync {
     /// All rows that carry the buttons of an approval.
     fn approval_rows(&self, tenant_id: Uuid, approval_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>>;
     /// A dead row, and the later parts of its turn that died with it, become `pending` with no attempts. False when it is not dead.
-    fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, now: Timestamp) -> StoreFuture<'_, bool>;
+    fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, by: Author, now: Timestamp) -> StoreFuture<'_, bool>;
     /// Rows that a restore holds become `pending`: one, or all of the tenant. Returns how many.
-    fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> StoreFuture<'_, u64>;
+    fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, by: Author, now: Timestamp) -> StoreFuture<'_, u64>;
+}
+
+/// The acts on rows.
+pub(crate) fn retried(id: Uuid) -> Act {
+    Act::new("outbox.retry", id.to_string())
+}
+
+pub(crate) fn released(id: Option<Uuid>, rows: u64) -> Act {
+    Act::new("outbox.release", id.map_or_else(|| "outbox".to_owned(), |id| id.to_string())).after(json!({"released": rows}))
 }
 
 /// The states of a row, in the order in which a row goes through them. A restore holds rows that were not sent.

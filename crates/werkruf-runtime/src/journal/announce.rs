@@ -46,7 +46,7 @@ impl Audience {
         let unknown = |end: &&CallEnd| end.error_code.as_deref() == Some(ErrorCode::OutcomeUnknown.as_str());
         let mut rows: Vec<NewOutboxRow> = Vec::new();
         for end in write.ends.iter().filter(unknown) {
-            rows.extend(self.notify(Notification::OutcomeUnknown, json!({"call_id": end.id, "status": end.status})));
+            rows.extend(self.notify(Notification::OutcomeUnknown, &json!({"call_id": end.id, "status": end.status})));
         }
         rows.extend(self.approvals(&write.approvals));
         if let Some(change) = write.turn.as_ref().filter(|change| change.status.is_terminal()) {
@@ -62,7 +62,7 @@ impl Audience {
                 "approval_id": approval.id, "call_id": approval.call_id, "tool": approval.tool_name,
                 "approver_roles": approval.approver_roles, "expires_at": approval.expires_at.to_string(),
             });
-            self.notify(Notification::ApprovalRequired, details)
+            self.notify(Notification::ApprovalRequired, &details)
         });
         told.collect()
     }
@@ -81,7 +81,7 @@ impl Audience {
         };
         let notification = if change.status == TurnStatus::Completed { Notification::TurnFinished } else { Notification::TurnFailed };
         let details = json!({"status": change.status, "error_code": error.map(|(_, code)| code)});
-        rows.extend(self.notify(notification, details));
+        rows.extend(self.notify(notification, &details));
         rows
     }
 
@@ -111,7 +111,7 @@ impl Audience {
         }
     }
 
-    fn notify(&self, notification: Notification, details: Value) -> Vec<NewOutboxRow> {
+    fn notify(&self, notification: Notification, details: &Value) -> Vec<NewOutboxRow> {
         let TurnOwner { tenant_id, tenant_slug, conversation_id, turn_id, user_id } = &self.owner;
         let tenant = Tenant { id: *tenant_id, slug: tenant_slug };
         let subject = Subject { conversation_id: *conversation_id, turn_id: Some(*turn_id), user_id: Some(user_id) };
@@ -137,7 +137,7 @@ pub(crate) fn dead_letter(channels: &Channels, tenant: Tenant<'_>, row: &OutboxR
     }
     let subject = Subject { conversation_id: row.conversation_id, turn_id: row.turn_id, user_id: to.user_id.as_deref() };
     let details = json!({"outbox_id": row.id, "channel": to.channel, "account": to.account, "error_code": code, "attempts": row.attempts});
-    let rows = notifications(channels, tenant, Notification::DeadLetter, subject, details, clock);
+    let rows = notifications(channels, tenant, Notification::DeadLetter, subject, &details, clock);
     rows.into_iter().filter(|told| to.channel != WEBHOOK || told.recipient.account != to.account).collect()
 }
 
@@ -146,7 +146,7 @@ fn notifications(
     tenant: Tenant<'_>,
     notification: Notification,
     subject: Subject<'_>,
-    details: Value,
+    details: &Value,
     clock: &Clock,
 ) -> Vec<NewOutboxRow> {
     let told = channels.webhooks_for(tenant, notification).map(|webhook| {

@@ -9,7 +9,6 @@ use werkruf_contract::Tenant;
 use werkruf_store::{ATTEMPTS_EXHAUSTED, Claimed, MAX_AGE, MAX_ATTEMPTS, NewOutboxRow, OutboxRow, SendEnd, Settlement, StoreError, crash};
 
 use crate::channel::{Channel, SendResult};
-use crate::channels::Notification;
 use crate::engine::Engine;
 use crate::journal::dead_letter;
 
@@ -39,7 +38,7 @@ impl Delivery {
             Claimed::Send(row) => {
                 let channel = self.engine.setup().channels.find(&row.recipient.channel).cloned();
                 let (result, reconcile_after) = match channel {
-                    Some(channel) => (send(&channel, &row).await, channel.reconcile_after()),
+                    Some(channel) => (self.send(&channel, &row).await, channel.reconcile_after()),
                     None => (not_configured(&row), Duration::ZERO),
                 };
                 crash::point("outbox_sent");
@@ -53,6 +52,21 @@ impl Delivery {
             Ok(true) => crash::point("outbox_settled"),
             Ok(false) => tracing::debug!(outbox_id = %row.id, "a report settled the row first"),
             Err(error) => tracing::error!(outbox_id = %row.id, %error, "the end of a sending was not written; the row counts as doubtful"),
+        }
+    }
+
+    /// One sending, in a task of its own: a channel that panics or hangs harms no other row.
+    async fn send(&self, channel: &Arc<dyn Channel>, row: &OutboxRow) -> SendResult {
+        let unknown = |code: &str, message: &str| SendResult::Unknown { code: code.to_owned(), message: message.to_owned() };
+        let (channel, row) = (Arc::clone(channel), row.clone());
+        let task = AbortOnDropHandle::new(self.engine.tasks.spawn(async move { channel.send(&row).await }));
+        match tokio::time::timeout(SEND_TIMEOUT, task).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(error)) => {
+                tracing::error!(%error, "a channel panicked while it sent a row");
+                unknown("channel_panicked", "the channel broke while it sent this")
+            }
+            Err(_) => unknown("no_answer", "the channel did not answer in time"),
         }
     }
 
@@ -80,27 +94,9 @@ impl Delivery {
 /// What programs are told about a row that is dead.
 pub(crate) async fn dead_letter_rows(engine: &Engine, row: &OutboxRow, code: &str) -> Result<Vec<NewOutboxRow>, StoreError> {
     let setup = engine.setup();
-    if !setup.channels.any_webhook_for(Notification::DeadLetter) {
-        return Ok(Vec::new());
-    }
     let slug = engine.tenant_slug(row.tenant_id).await?;
     let tenant = Tenant { id: row.tenant_id, slug: &slug };
     Ok(dead_letter(&setup.channels, tenant, row, code, &engine.store.clock))
-}
-
-/// One sending, in a task of its own: a channel that panics or hangs harms no other row.
-async fn send(channel: &Arc<dyn Channel>, row: &OutboxRow) -> SendResult {
-    let unknown = |code: &str, message: &str| SendResult::Unknown { code: code.to_owned(), message: message.to_owned() };
-    let (channel, row) = (Arc::clone(channel), row.clone());
-    let task = AbortOnDropHandle::new(tokio::spawn(async move { channel.send(&row).await }));
-    match tokio::time::timeout(SEND_TIMEOUT, task).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(error)) => {
-            tracing::error!(%error, "a channel panicked while it sent a row");
-            unknown("channel_panicked", "the channel broke while it sent this")
-        }
-        Err(_) => unknown("no_answer", "the channel did not answer in time"),
-    }
 }
 
 fn not_configured(row: &OutboxRow) -> SendResult {

@@ -18,7 +18,7 @@ const IDLE_POLL: Duration = Duration::from_secs(10);
 /// The shortest time between two looks that found nothing.
 const PAUSE: Duration = Duration::from_millis(50);
 /// What a sending may take beside the sending itself, until its end is written.
-const MARGIN: Duration = Duration::from_secs(10);
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// Sends rows until the process drains. The rows of turns that end during the drain are claimed too; what is being sent is finished.
 pub(crate) async fn run(engine: &Arc<Engine>) {

@@ -7,11 +7,12 @@ use std::time::Duration;
 use serde_json::json;
 use werkruf_contract::{Cancel, Clock, EventType, Principal, ToolContext, Uuid};
 use werkruf_runtime::{
-    Assistants, Caller, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, ModelAccounts, ModelGate, ModelProviders, Pins, Registry,
-    Runtime, Services, Setup, SubscribeOptions, Subscription,
+    Assistants, Caller, Channels, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, ModelAccounts, ModelGate, ModelProviders, Pins,
+    Registry, Runtime, Services, Setup, SubscribeOptions, Subscription,
 };
 use werkruf_store::{NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, Store, StreamKey, TurnRow};
 
+use crate::fake_channel::FakeChannel;
 use crate::fresh::fresh_database;
 use crate::scripted::{Model, Tool};
 
@@ -27,6 +28,8 @@ pub struct Cluster {
     pub gate: Cancel,
     pub calls: Arc<AtomicUsize>,
     pub poll_only: bool,
+    /// Shared by all replicas.
+    pub channel: Arc<FakeChannel>,
 }
 
 pub struct Replica {
@@ -38,7 +41,14 @@ pub struct Replica {
 
 impl Cluster {
     pub fn new(poll_only: bool) -> Self {
-        Self { url: fresh_database(), clock: Clock::system(0), gate: Cancel::default(), calls: Arc::default(), poll_only }
+        Self {
+            url: fresh_database(),
+            clock: Clock::system(0),
+            gate: Cancel::default(),
+            calls: Arc::default(),
+            poll_only,
+            channel: Arc::default(),
+        }
     }
 
     /// Starts a replica.
@@ -84,14 +94,15 @@ impl Cluster {
         let setup = Setup {
             registry,
             assistants: Assistants::new(Vec::new()),
-            channels: Default::default(),
+            channels: Channels::new(vec![self.channel.clone()], Vec::new()),
             safety: Default::default(),
             prices: Default::default(),
             four_eyes: false,
             redaction: Default::default(),
         };
         let runtime = Runtime::new(services, setup);
-        let (background, checkpoints) = (runtime.clone(), runtime.clone());
+        let (background, checkpoints, sender) = (runtime.clone(), runtime.clone(), runtime.clone());
+        tokio.spawn(async move { sender.run_outbox().await });
         tokio.spawn(async move { background.run_background().await });
         tokio.spawn(async move { checkpoints.save_partial_text().await });
         Replica { runtime, store, principal, tokio: Some(tokio) }

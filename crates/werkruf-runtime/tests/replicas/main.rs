@@ -4,8 +4,13 @@
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
+#[path = "../outbox/fake_channel.rs"]
+mod fake_channel;
+#[cfg(test)]
 #[path = "../../../../tests/postgres/fresh.rs"]
 mod fresh;
+#[cfg(test)]
+mod outbox;
 #[cfg(test)]
 mod scripted;
 #[cfg(test)]

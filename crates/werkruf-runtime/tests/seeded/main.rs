@@ -51,6 +51,8 @@ mod store_comparison;
 #[cfg(test)]
 mod store_comparison_rows;
 #[cfg(test)]
+mod store_outbox;
+#[cfg(test)]
 mod subscriber;
 #[cfg(test)]
 mod tables;

@@ -1,6 +1,7 @@
 //! [`Outbox`] on PostgreSQL. Functions of the schema (`functions/outbox.sql`) decide under the lock of a lane.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -8,6 +9,8 @@ use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
+use super::audit::record;
+use super::fault::Fault;
 use super::flush::DbRole;
 use super::param::{ms, ms_or_null, p};
 use super::records::ListColumns;
@@ -15,9 +18,10 @@ use super::row::{CONTACT, OUTBOX, all, all_within, contact, first, only, outbox}
 use super::text::{clean, clean_json};
 use super::turn_documents::document;
 use super::turn_open::Entry;
+use crate::outbox::{released, retried};
 use crate::{
-    ATTEMPTS_EXHAUSTED, Claimed, ContactRow, DeliveryReport, MAX_AGE, MAX_ATTEMPTS, NewContact, NewOutboxRow, OUTCOME_UNKNOWN, Order,
-    Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture,
+    ATTEMPTS_EXHAUSTED, Author, Claimed, ContactRow, DeliveryReport, MAX_AGE, MAX_ATTEMPTS, NewContact, NewOutboxRow, OUTCOME_UNKNOWN,
+    Order, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture,
 };
 
 impl Outbox for PostgresStore {
@@ -123,22 +127,41 @@ impl Outbox for PostgresStore {
         })
     }
 
-    fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, now: Timestamp) -> StoreFuture<'_, bool> {
-        Box::pin(async move {
-            let now = ms(now);
-            let values = [p(&tenant_id), p(&id), p(&now)];
-            let rows = self.query_once(DbRole::Tenant(tenant_id), "SELECT retry_outbox($1, $2, $3, $4)", &values).await?;
-            only(&rows, |columns| columns.flag())
-        })
+    fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, by: Author, now: Timestamp) -> StoreFuture<'_, bool> {
+        let entry = Arc::new((self.recorder.clone(), by));
+        Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
+            let entry = Arc::clone(&entry);
+            Box::pin(async move {
+                let (time, is_retry) = (ms(now), transaction.is_retry());
+                let sql = "SELECT retry_outbox($1, $2, $3, $4)";
+                let flag = async |repeated: bool| {
+                    let rows = transaction.query(sql, &[p(&tenant_id), p(&id), p(&time), p(&repeated)]).await?;
+                    Ok::<bool, Fault>(only(&rows, |columns| columns.flag())?)
+                };
+                if flag(false).await? {
+                    record(transaction, &entry.0, tenant_id, &entry.1, &[retried(id)], now).await?;
+                    return Ok(true);
+                }
+                // An earlier attempt may have been committed, with its entry.
+                Ok(is_retry && flag(true).await?)
+            })
+        }))
     }
 
-    fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> StoreFuture<'_, u64> {
-        Box::pin(async move {
-            let now = ms(now);
-            let values = [p(&tenant_id), p(&id), p(&now)];
-            let rows = self.query(DbRole::Tenant(tenant_id), "SELECT release_outbox($1, $2, $3)", &values).await?;
-            only(&rows, |columns| columns.int()).map(|released| u64::try_from(released).unwrap_or(0))
-        })
+    fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, by: Author, now: Timestamp) -> StoreFuture<'_, u64> {
+        let entry = Arc::new((self.recorder.clone(), by));
+        Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
+            let entry = Arc::clone(&entry);
+            Box::pin(async move {
+                let time = ms(now);
+                let rows = transaction.query("SELECT release_outbox($1, $2, $3)", &[p(&tenant_id), p(&id), p(&time)]).await?;
+                let rows = only(&rows, |columns| columns.int()).map(|released| u64::try_from(released).unwrap_or(0))?;
+                if rows > 0 {
+                    record(transaction, &entry.0, tenant_id, &entry.1, &[released(id, rows)], now).await?;
+                }
+                Ok(rows)
+            })
+        }))
     }
 }
 

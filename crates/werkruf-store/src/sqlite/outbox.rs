@@ -5,15 +5,17 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
+use super::audit;
 use super::hold::changed;
 use super::outbox_rows::{by_id, change_later, head, put, put_lane, refresh_lane};
 use super::records::List;
 use super::row::{CONTACT, OUTBOX, all, contact, first, outbox};
 use super::text::{Id, Stamp};
 use super::turn_open::{INSERT_CONVERSATION, put_entry};
+use crate::outbox::{released, retried};
 use crate::{
-    Claimed, ContactRow, DeliveryReport, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus,
-    SendEnd, Settlement, StoreError, StoreFuture,
+    Author, Claimed, ContactRow, DeliveryReport, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound,
+    ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture,
 };
 
 impl Outbox for SqliteStore {
@@ -95,12 +97,26 @@ impl Outbox for SqliteStore {
         )
     }
 
-    fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, now: Timestamp) -> StoreFuture<'_, bool> {
-        Box::pin(self.writer.submit(move |c| retry(c, tenant_id, id, now)))
+    fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, by: Author, now: Timestamp) -> StoreFuture<'_, bool> {
+        let recorder = self.recorder.clone();
+        Box::pin(self.writer.submit(move |c| {
+            let changed = retry(c, tenant_id, id, now)?;
+            if changed {
+                audit::record(c, &recorder, tenant_id, &by, &[retried(id)], now)?;
+            }
+            Ok(changed)
+        }))
     }
 
-    fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> StoreFuture<'_, u64> {
-        Box::pin(self.writer.submit(move |c| release(c, tenant_id, id, now)))
+    fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, by: Author, now: Timestamp) -> StoreFuture<'_, u64> {
+        let recorder = self.recorder.clone();
+        Box::pin(self.writer.submit(move |c| {
+            let rows = release(c, tenant_id, id, now)?;
+            if rows > 0 {
+                audit::record(c, &recorder, tenant_id, &by, &[released(id, rows)], now)?;
+            }
+            Ok(rows)
+        }))
     }
 }
 

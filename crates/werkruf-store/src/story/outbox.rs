@@ -9,7 +9,7 @@ use werkruf_contract::Uuid;
 
 use super::world::World;
 use crate::{
-    ATTEMPTS_EXHAUSTED, Claimed, ConversationRef, DeliveryReport, EARLIER_PART_DEAD, InboxEntry, NewContact, NewOutboxRow, Notice,
+    ATTEMPTS_EXHAUSTED, Author, Claimed, ConversationRef, DeliveryReport, EARLIER_PART_DEAD, InboxEntry, NewContact, NewOutboxRow, Notice,
     OUTCOME_UNKNOWN, Opened, OutboxRow, OutboxStatus, Page, Recipient, RecordedInbound, ReportedStatus, SendEnd, Settlement, Store, Sweep,
     Sweepable,
 };
@@ -361,10 +361,10 @@ pub(crate) async fn a_dead_part_ends_the_parts_of_its_turn(mut world: World<impl
 
     // A retry revives what died with it, and only that.
     world.later(1);
-    assert!(!world.store.retry_outbox(world.tenant, ids[2], world.now).await.unwrap(), "it is not dead");
-    assert!(!world.store.retry_outbox(world.id(), ids[0], world.now).await.unwrap(), "another tenant");
-    assert!(world.store.retry_outbox(world.tenant, ids[0], world.now).await.unwrap());
-    assert!(!world.store.retry_outbox(world.tenant, ids[0], world.now).await.unwrap());
+    assert!(!world.store.retry_outbox(world.tenant, ids[2], Author::server(), world.now).await.unwrap(), "it is not dead");
+    assert!(!world.store.retry_outbox(world.id(), ids[0], Author::server(), world.now).await.unwrap(), "another tenant");
+    assert!(world.store.retry_outbox(world.tenant, ids[0], Author::server(), world.now).await.unwrap());
+    assert!(!world.store.retry_outbox(world.tenant, ids[0], Author::server(), world.now).await.unwrap());
     let sending = is(OutboxStatus::Sending);
     assert_eq!(world.statuses(&ids).await, [pending.clone(), pending.clone(), sending, pending.clone(), pending]);
     assert_eq!(world.stored(ids[0]).await.attempts, 0);
@@ -381,7 +381,7 @@ pub(crate) async fn a_dead_part_ends_the_parts_of_its_turn(mut world: World<impl
     let row = world.next().await;
     assert!(world.settle(&row, dead("100")).await);
     assert_eq!(world.store.next_due().await.unwrap(), None, "a dead row keeps no lane waiting");
-    assert!(world.store.retry_outbox(world.tenant, retried, world.now).await.unwrap());
+    assert!(world.store.retry_outbox(world.tenant, retried, Author::server(), world.now).await.unwrap());
     assert_eq!(world.next().await.id, retried, "the retry opens the lane again");
 }
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::{Act, OutboxRow, OutboxStatus};
+use werkruf_store::{OutboxRow, OutboxStatus};
 
 use super::body::{Params, PathParam};
 use super::error::ApiError;
@@ -148,19 +147,10 @@ async fn retry(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam)
     if row.error_code.as_deref() == Some(STALE_INBOUND) {
         return Err(ApiError::conflict("stale_inbound", "This message came too late to be answered; write to the person instead."));
     }
-    let (app, tenant_id) = (Arc::clone(&api.app), identity.tenant_id);
-    let (before, author) =
-        (json!({"status": row.status.as_str(), "error_code": row.error_code, "attempts": row.attempts}), identity.author());
     let id = row.id;
-    let retried = api.run_detached(async move {
-        let retried = app.store.retry_outbox(tenant_id, id, app.clock.now()).await?;
-        if retried {
-            app.record(tenant_id, author, Act::new("outbox.retry", id.to_string()).before(before)).await;
-            app.runtime.wake_outbox();
-        }
-        Ok::<bool, ApiError>(retried)
-    });
-    if !retried.await?? {
+    if api.app.store.retry_outbox(identity.tenant_id, id, identity.author(), api.app.clock.now()).await? {
+        api.app.runtime.wake_outbox();
+    } else {
         let message = format!("This row is {}; only a dead one can be sent again.", row.status.as_str());
         return Err(ApiError::conflict("not_dead", message));
     }
@@ -197,15 +187,9 @@ async fn release_all(ApiCaller { api, identity }: ApiCaller) -> Result<Response,
 }
 
 async fn release_rows(api: &ApiState, identity: &crate::identity::Identity, id: Option<Uuid>) -> Result<u64, ApiError> {
-    let (app, tenant_id, author) = (Arc::clone(&api.app), identity.tenant_id, identity.author());
-    api.run_detached(async move {
-        let released = app.store.release_outbox(tenant_id, id, app.clock.now()).await?;
-        if released > 0 {
-            let subject = id.map_or_else(|| "outbox".to_owned(), |id| id.to_string());
-            app.record(tenant_id, author, Act::new("outbox.release", subject).after(json!({"released": released}))).await;
-            app.runtime.wake_outbox();
-        }
-        Ok(released)
-    })
-    .await?
+    let released = api.app.store.release_outbox(identity.tenant_id, id, identity.author(), api.app.clock.now()).await?;
+    if released > 0 {
+        api.app.runtime.wake_outbox();
+    }
+    Ok(released)
 }

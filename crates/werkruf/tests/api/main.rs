@@ -59,6 +59,9 @@ mod polling;
 #[cfg(test)]
 mod provider_items;
 #[cfg(test)]
+#[path = "../support/receiver.rs"]
+mod receiver;
+#[cfg(test)]
 mod responses_model;
 #[cfg(test)]
 mod retention;
@@ -80,3 +83,5 @@ mod taint;
 mod tokens;
 #[cfg(test)]
 mod tool_tenants;
+#[cfg(test)]
+mod webhooks;
