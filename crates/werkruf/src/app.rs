@@ -191,7 +191,7 @@ impl App {
             flights: open_flights(&config, &client, &database, &clock)?,
             knowledge: Arc::new(knowledge::base(&config, Arc::new(models.clone()), database.knowledge(), &clock)),
             ask_gpt: Arc::new(AskGpt),
-            whatsapp: Arc::new(WhatsApp::new(client.clone(), config.whatsapp.clone())),
+            whatsapp: Arc::new(WhatsApp::new(http_client(&WhatsApp::http_limits())?, config.whatsapp.clone())),
         };
         let operator_token = SecretString::from(new_secret(rand::random()));
         let setup = setup::build(&config, &modules, &clock, &[operator_token.expose_secret()]).map_err(StartError::Config)?;

@@ -15,6 +15,8 @@ const PAIR_RATE_WAIT: Duration = Duration::from_secs(6);
 pub(super) const WINDOW_CLOSED: i64 = 131_047;
 /// Throughput, limits of the account or the app, and faults of Meta's own.
 const TEMPORARY: [i64; 9] = [130_429, 80_007, 4, 1, 2, 131_000, 131_016, 131_048, 133_004];
+/// The code of a message that may have arrived.
+pub(super) const NO_ANSWER: &str = "no_answer";
 const MAX_TEXT: usize = 300;
 
 /// The meaning of an answer.
@@ -33,10 +35,9 @@ pub(super) fn read(status: u16, retry_after: Option<Duration>, body: &[u8]) -> A
         let id = body.as_ref().and_then(|body| body.pointer("/messages/0/id")).and_then(Value::as_str);
         return Answer::Settled(match id {
             Some(id) => SendResult::Sent { external_id: Some(id.to_owned()) },
-            None => SendResult::Unknown {
-                code: "unreadable_response".to_owned(),
-                message: format!("Meta answered {status} without the id of a message"),
-            },
+            None => {
+                SendResult::Unknown { code: NO_ANSWER.to_owned(), message: format!("Meta answered {status} without the id of a message") }
+            }
         });
     }
     let error = body.as_ref().and_then(|body| body.get("error"));
@@ -59,10 +60,9 @@ pub(super) fn read(status: u16, retry_after: Option<Duration>, body: &[u8]) -> A
 
 /// An error without a code, such as one of a proxy on the way.
 fn by_status(status: u16, after: Option<Duration>, message: String) -> SendResult {
-    let code = format!("http_{status}");
     match status {
-        408 | 429 | 500.. => SendResult::Retry { after, code, message },
-        _ => SendResult::Dead { code, message },
+        408 | 429 | 500.. => SendResult::Retry { after, code: "upstream_error".to_owned(), message },
+        _ => SendResult::Dead { code: "upstream_refused".to_owned(), message },
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
         let body = json!({"error": {"message": "m", "type": "OAuthException", "code": code, "error_data": {"details": "d"}}});
         match read(status, None, body.to_string().as_bytes()) {
             Answer::Settled(result) => result,
-            Answer::WindowClosed { message } => SendResult::Dead { code: "window".to_owned(), message },
+            Answer::WindowClosed { message } => SendResult::Dead { code: String::new(), message },
         }
     }
 
@@ -93,7 +93,7 @@ mod tests {
         for status in [400, 403, 429, 500] {
             assert_eq!(meaning(status, 131_056), retry("131056", Some(6)));
             assert_eq!(meaning(status, 130_429), retry("130429", None));
-            assert_eq!(meaning(status, 131_047), dead("window"));
+            assert_eq!(meaning(status, 131_047), dead(""));
         }
         for code in [80_007, 4, 1, 2] {
             assert_eq!(meaning(400, code), retry(&code.to_string(), None));

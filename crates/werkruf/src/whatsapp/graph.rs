@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use werkruf_contract::{BoxFuture, Uuid};
-use werkruf_llm::{cause, retry_after};
+use werkruf_llm::{HttpLimits, cause, retry_after};
 use werkruf_runtime::{Channel, OutboxBody, SendResult};
 use werkruf_store::{OutboxRow, PersonAddress};
 
@@ -20,12 +20,16 @@ use super::answer::{self, Answer};
 use super::settings::{Number, WhatsAppSettings};
 use super::{CHANNEL, markup, outgoing, split};
 
-/// The time limit of one request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit for opening a connection. It is shorter than the one of a request, so that a message that surely did not leave is known as such.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
+/// The time limit of one request, which ends before the outbox gives the row up.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// The time limit of a request that nothing depends on.
 const MARK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many messages are being marked as read at once; further ones are not marked.
 const MARKS: usize = 32;
+/// How long a row waits whose number is not in the configuration: the operator may add it again.
+const REMOVED_PAUSE: Duration = Duration::from_secs(600);
 const MAX_RESPONSE: usize = 64 * 1024;
 /// Meta accepts 80 messages per second and number.
 const PACE: Duration = Duration::from_micros(12_500);
@@ -48,6 +52,11 @@ impl fmt::Debug for WhatsApp {
 }
 
 impl WhatsApp {
+    /// The limits of its HTTP client.
+    pub(crate) fn http_limits() -> HttpLimits {
+        HttpLimits { connect: CONNECT_TIMEOUT, ..HttpLimits::default() }
+    }
+
     pub(crate) fn new(client: Client, settings: WhatsAppSettings) -> Self {
         let (settings, next, marks) = (RwLock::new(Arc::new(settings)), Mutex::default(), Semaphore::new(MARKS));
         Self { client, settings, next, marks, unknown_numbers: AtomicU64::default() }
@@ -91,13 +100,14 @@ impl WhatsApp {
         let dead = |code: &str, message: &str| SendResult::Dead { code: code.to_owned(), message: message.to_owned() };
         let settings = self.settings();
         let Some(number) = settings.number(&row.recipient.account) else {
-            return dead("unknown_number", "the configuration does not name this number any more");
+            let message = format!("the number {} is not in the configuration", row.recipient.account);
+            return SendResult::Retry { after: Some(REMOVED_PAUSE), code: "not_configured".to_owned(), message };
         };
         let Ok(body) = serde_json::from_str::<OutboxBody>(&row.body) else {
-            return dead("unreadable_body", "the row has a body that this release cannot read");
+            return dead("internal", "the row has a body that this release cannot read");
         };
         let Some(message) = outgoing::message(row, &body, number) else {
-            return dead("not_for_whatsapp", "the row carries nothing that can be sent by WhatsApp");
+            return dead("internal", "the row carries nothing that can be sent by WhatsApp");
         };
         let closed = match self.request(&settings, number, &message).await {
             Answer::Settled(result) => return hidden(result, number),
@@ -145,10 +155,9 @@ impl WhatsApp {
 fn not_answered(error: &reqwest::Error) -> SendResult {
     let message = cause(error);
     if error.is_connect() || error.is_builder() {
-        return SendResult::Retry { after: None, code: "unreachable".to_owned(), message };
+        return SendResult::Retry { after: None, code: "upstream_unreachable".to_owned(), message };
     }
-    let code = if error.is_timeout() { "timeout" } else { "connection_lost" };
-    SendResult::Unknown { code: code.to_owned(), message }
+    SendResult::Unknown { code: answer::NO_ANSWER.to_owned(), message }
 }
 
 /// The body of a response. What exceeds the limit is not read; such a body is no answer of Meta.

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 use werkruf_contract::Uuid;
-use werkruf_llm::{HttpLimits, http_client};
+use werkruf_llm::http_client;
 use werkruf_store::{OutboxStatus, Recipient};
 
 use super::super::keywords::Keywords;
@@ -54,7 +54,7 @@ fn channel(base_url: &str, number: Number) -> WhatsApp {
         numbers: vec![number],
         keywords: Keywords::default(),
     };
-    WhatsApp::new(http_client(&HttpLimits::default()).unwrap(), settings)
+    WhatsApp::new(http_client(&WhatsApp::http_limits()).unwrap(), settings)
 }
 
 fn row(address: &str, body: &OutboxBody) -> OutboxRow {
@@ -199,22 +199,22 @@ async fn without_an_answer_the_moment_of_the_loss_decides() {
         assert!(tokio::io::AsyncReadExt::read(&mut socket, &mut bytes).await.unwrap() > 0);
     };
     let (result, ()) = tokio::join!(whatsapp.send(&row), dropped);
-    assert!(matches!(&result, SendResult::Unknown { code, .. } if code == "connection_lost"), "{result:?}");
+    assert!(matches!(&result, SendResult::Unknown { code, .. } if code == "no_answer"), "{result:?}");
     drop(listener);
     let result = whatsapp.send(&row).await;
-    assert!(matches!(&result, SendResult::Retry { code, after: None, .. } if code == "unreachable"), "{result:?}");
+    assert!(matches!(&result, SendResult::Retry { code, after: None, .. } if code == "upstream_unreachable"), "{result:?}");
 }
 
 #[tokio::test]
-async fn rows_that_cannot_be_sent_are_dead() {
+async fn rows_that_cannot_be_sent_reach_nobody() {
     let mut of_another = row("1", &text("a"));
     of_another.recipient.account = "9".to_owned();
     let stale = row("1", &OutboxBody::StaleInbound { text: "late".to_owned() });
     let unreadable = OutboxRow { body: "{".to_owned(), ..row("1", &text("a")) };
     let (results, bodies) = exchange(number(), &[of_another, stale, unreadable], Vec::new()).await;
-    let codes: Vec<&str> =
-        results.iter().map(|result| if let SendResult::Dead { code, .. } = result { code.as_str() } else { "" }).collect();
-    assert_eq!((codes, bodies.len()), (vec!["unknown_number", "not_for_whatsapp", "unreadable_body"], 0));
+    assert!(matches!(&results[0], SendResult::Retry { code, after: Some(_), .. } if code == "not_configured"), "{results:?}");
+    assert!(results[1..].iter().all(|result| matches!(result, SendResult::Dead { code, .. } if code == "internal")), "{results:?}");
+    assert!(bodies.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! The channel `whatsapp`: Meta's Cloud API.
 //!
 //! `webhook` has the routes: `signature` says whether a request is from Meta (`handshake` answers its first one), `payload` reads it, `receive`
-//! stores each event and starts turns, `decision` handles buttons of approvals. `keywords` finds messages that need no model, `graph` sends
+//! stores each event and starts turns, `decision` handles buttons of approvals, `report` delivery reports. `keywords` finds messages that need no model, `graph` sends
 //! rows of the outbox (`outgoing` writes the requests, `answer` reads the answers, `markup` and `split` make parts of a text).
 
 mod answer;
@@ -15,6 +15,7 @@ mod markup;
 mod outgoing;
 pub(crate) mod payload;
 mod receive;
+mod report;
 mod settings;
 mod signature;
 mod split;

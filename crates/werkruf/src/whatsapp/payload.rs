@@ -149,7 +149,7 @@ fn message(item: &Value, number: &str, contacts: &[Value]) -> Option<MessageEven
 
 /// The type with its subtype, what the person wrote, and the id of what they chose.
 fn said(kind: String, content: Option<&Value>) -> (String, Option<String>, Option<String>) {
-    let text = |place: &str| content.and_then(|content| content.pointer(place)).and_then(Value::as_str).map(str::to_owned);
+    let text = |place: &str| content.and_then(|content| content.pointer(place)).and_then(Value::as_str).map(storable);
     match kind.as_str() {
         "text" => (kind, text("/body"), None),
         "button" => (kind, text("/text"), text("/payload")),
@@ -198,8 +198,13 @@ fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
 
 /// A short text that is not empty.
 fn name(value: Option<&Value>) -> Option<String> {
-    let text = value?.as_str()?;
-    (!text.trim().is_empty() && text.len() <= MAX_NAME).then(|| text.to_owned())
+    let text = storable(value?.as_str()?);
+    (!text.trim().is_empty() && text.len() <= MAX_NAME).then_some(text)
+}
+
+/// The text without NUL, which PostgreSQL cannot store.
+fn storable(text: &str) -> String {
+    text.replace('\0', "")
 }
 
 /// A whole number, which Meta writes as a number or as a text.

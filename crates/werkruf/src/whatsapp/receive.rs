@@ -8,12 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::{Language, Principal, Texts, Uuid};
 use werkruf_runtime::{Caller, ChannelMessage, DirectCall, Inbound, InboundMessage, OutboxBody, Pins, Refusal, ReplyTo};
 use werkruf_store::{
-    DeliveryReport, InboxEntry, NewContact, NewOutboxRow, Notice, Outbox, OutboxRow, Recipient, RecordedInbound, ReportedStatus, StoreError,
+    InboxEntry, NewContact, NewOutboxRow, Notice, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, StoreError,
 };
 
-use super::payload::{ErrorEvent, Event, MessageEvent, StatusEvent};
+use super::payload::{ErrorEvent, Event, MessageEvent};
 use super::settings::{Number, WhatsAppSettings};
-use super::{CHANNEL, answer, outgoing};
+use super::{CHANNEL, outgoing};
 use crate::app::App;
 
 /// How long the inbox remembers an item. Meta delivers again for up to seven days.
@@ -59,17 +59,28 @@ pub(super) struct Delivery<'a> {
 impl Receiver {
     /// Stores all events. After an error Meta sends the whole payload again; what is stored already is recognised.
     pub(super) async fn receive(&self, events: Vec<Event>) -> Result<(), Refusal> {
+        let mut first_error = Ok(());
         for event in events {
-            match event {
-                Event::Message(message) => self.message(&message).await?,
-                Event::Status(status) => self.status(&status).await?,
-                Event::Error(error) => self.error(&error),
+            let stored = match event {
+                Event::Message(message) => self.message(&message).await,
+                Event::Status(status) => self.status(&status).await,
+                Event::Error(error) => {
+                    self.error(&error);
+                    Ok(())
+                }
+            };
+            match stored {
+                // Nothing else can be stored now either.
+                Err(error @ (Refusal::Busy { .. } | Refusal::Store(StoreError::Unavailable(_)))) => return Err(error),
+                // One event must not keep the others of its payload away.
+                Err(error) => first_error = first_error.and(Err(error)),
+                Ok(()) => {}
             }
         }
-        Ok(())
+        first_error
     }
 
-    fn number(&self, phone_number_id: &str) -> Option<&Number> {
+    pub(super) fn number(&self, phone_number_id: &str) -> Option<&Number> {
         let found = self.numbers.iter().find(|number| number.phone_number_id == phone_number_id);
         if found.is_none() {
             let count = self.app.whatsapp().count_unknown_number();
@@ -89,7 +100,7 @@ impl Receiver {
         }
     }
 
-    fn inbox(&self, account: &str, external_id: String, now: Timestamp) -> InboxEntry {
+    pub(super) fn inbox(&self, account: &str, external_id: String, now: Timestamp) -> InboxEntry {
         let (channel, account) = (CHANNEL.to_owned(), account.to_owned());
         InboxEntry { channel, account, external_id, fingerprint: String::new(), expires_at: now + INBOX_WINDOW }
     }
@@ -291,49 +302,6 @@ impl Receiver {
         let locale = locale.to_owned();
         (Some(DirectCall { tool: found.tool, arguments: found.arguments }), Some(locale))
     }
-
-    async fn status(&self, event: &StatusEvent) -> Result<(), Refusal> {
-        let Some(number) = self.number(&event.phone_number_id) else { return Ok(()) };
-        let (tenant_id, now) = (number.tenant_id, self.app.clock.now());
-        let inbox = self.inbox(&number.phone_number_id, format!("{}:{}", event.id, event.status), now);
-        let outbox_id: Option<Uuid> = event.callback_data.as_deref().and_then(|id| id.parse().ok());
-        let mut announce = Vec::new();
-        let status = match event.status.as_str() {
-            "sent" => ReportedStatus::Sent,
-            "delivered" => ReportedStatus::Delivered,
-            "read" | "played" => ReportedStatus::Read,
-            "failed" => {
-                let code = event.errors.as_ref().and_then(|codes| codes.first()).copied().unwrap_or_default();
-                let row = match outbox_id {
-                    Some(id) => self.outbox().outbox_row(tenant_id, id).await?,
-                    None => None,
-                };
-                let resend = row.as_ref().filter(|_| code == answer::WINDOW_CLOSED).and_then(|row| resend(row, number));
-                if let (Some(row), None) = (&row, &resend) {
-                    announce = self.app.runtime.dead_letter_rows(row, &code.to_string()).await?;
-                }
-                ReportedStatus::Failed { code: code.to_string(), message: event.message.clone().unwrap_or_default(), resend }
-            }
-            _ => {
-                let rows = Vec::new();
-                self.outbox().record_inbound(RecordedInbound { tenant_id, inbox, rows, notice: None, now }).await?;
-                return Ok(());
-            }
-        };
-        let failed = matches!(status, ReportedStatus::Failed { .. });
-        let (channel, account, external_id) = (CHANNEL.to_owned(), number.phone_number_id.clone(), event.id.clone());
-        let report = DeliveryReport { tenant_id, channel, account, outbox_id, external_id, status, inbox, announce, now };
-        if self.outbox().report(report).await?.is_some() && failed {
-            self.app.runtime.wake_outbox();
-        }
-        Ok(())
-    }
-}
-
-/// The body of a row that is sent again as a template.
-fn resend(row: &OutboxRow, number: &Number) -> Option<String> {
-    let body: OutboxBody = serde_json::from_str(&row.body).ok()?;
-    serde_json::to_string(&outgoing::as_template(&body, number)?).ok()
 }
 
 /// The user as the sender of messages. Whoever asks on WhatsApp cannot approve there.
@@ -385,7 +353,7 @@ fn as_stored(row: &NewOutboxRow, delivery: &Delivery<'_>) -> OutboxRow {
         approval_id: row.approval_id,
         part: 1,
         body: row.body.clone(),
-        status: werkruf_store::OutboxStatus::Dead,
+        status: OutboxStatus::Dead,
         repeatable: row.repeatable,
         ambiguous: false,
         attempts: 0,
