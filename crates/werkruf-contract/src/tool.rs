@@ -99,6 +99,8 @@ pub struct ToolSpec {
     pub judges_values: bool,
     /// Whether the tool's arguments leave the company, so that a text from a stranger could make the model send data away with it.
     pub external: bool,
+    /// A message and the call that it stands for, as a line of the system prompt; empty if there is none.
+    pub example: Cow<'static, str>,
     /// Whether the tool reads on in large results. Without being named, a model is given it only after it got the beginning of one.
     pub reads_results: bool,
 }
@@ -150,6 +152,7 @@ impl ToolSpec {
             defaults: &[],
             judges_values: false,
             external: false,
+            example: Cow::Borrowed(""),
             reads_results: false,
         }
     }

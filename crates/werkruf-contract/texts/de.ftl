@@ -21,6 +21,7 @@ error-too_many_turns = Das waren gerade sehr viele Nachrichten auf einmal. Bitte
 call-permission_denied = Dafür fehlt dir die Berechtigung.
 call-invalid_arguments = Diese Abfrage war so nicht möglich: { $reason }
 call-unknown_user = Es gibt keine Person mit dieser Nummer.
+call-unknown_tool = Diese Funktion gibt es hier nicht.
 worktime-too-long = Dieser Zeitraum ist zu lang. Frag bitte nach einem kürzeren.
 call-tool_timeout = Das Nachsehen hat zu lange gedauert. Versuch es bitte gleich noch einmal.
 call-canceled = Das Nachsehen wurde abgebrochen.

@@ -21,6 +21,7 @@ error-too_many_turns = You have sent very many messages just now. Please wait a 
 call-permission_denied = You are not permitted to see this.
 call-invalid_arguments = This could not be looked up: { $reason }
 call-unknown_user = There is no person with this number.
+call-unknown_tool = This function is not available here.
 worktime-too-long = This span of time is too long. Please ask for a shorter one.
 call-tool_timeout = Looking this up took too long. Please try again in a moment.
 call-canceled = Looking this up was canceled.

@@ -21,6 +21,7 @@ error-too_many_turns = Has enviado muchos mensajes seguidos. Espera un minuto, p
 call-permission_denied = No tienes permiso para ver esto.
 call-invalid_arguments = No se pudo consultar así: { $reason }
 call-unknown_user = No hay ninguna persona con ese número.
+call-unknown_tool = Esta función no está disponible aquí.
 worktime-too-long = Ese periodo es demasiado largo. Pregunta por uno más corto.
 call-tool_timeout = La consulta tardó demasiado. Inténtalo de nuevo en un momento.
 call-canceled = La consulta se canceló.

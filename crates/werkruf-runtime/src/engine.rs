@@ -296,6 +296,7 @@ impl Engine {
             debug: false,
             result_limit: ResultLimit::default(),
             inbound,
+            used: Mutex::default(),
         }
     }
 

@@ -214,7 +214,8 @@ impl Registry {
 /// A tool in the system prompt. What an untrusted source says of its tool stays in the definition of the tool.
 fn prompt_line(spec: &ToolSpec) -> String {
     match spec.trust {
-        Trust::Trusted => format!("- {}: {}\n", spec.name, spec.description),
+        Trust::Trusted if spec.example.is_empty() => format!("- {}: {}\n", spec.name, spec.description),
+        Trust::Trusted => format!("- {}: {}\n  Example: {}\n", spec.name, spec.description, spec.example),
         Trust::Untrusted => format!("- {}\n", spec.name),
     }
 }

@@ -22,4 +22,6 @@ pub struct Setup {
     pub four_eyes: bool,
     /// The server's own secrets, which no result may show.
     pub redaction: Redaction,
+    /// The log shows the arguments of calls, not only their names.
+    pub log_arguments: bool,
 }

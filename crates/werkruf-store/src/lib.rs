@@ -72,10 +72,10 @@ pub use sqlite::SqliteStore;
 pub(crate) use streams::DeletedEvents;
 pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
-pub use usage::{UsageOwner, UsageRows};
+pub use usage::{NewUsage, UsageOwner, UsageRows};
 pub use write::{
-    CallEnd, CallRetry, CallStart, ConversationRef, Fence, NewEvent, NewMessage, NewUsage, OpenTurn, Opened, ProviderCallUpdate,
-    Replacement, TurnCancellation, TurnChange, TurnKind, TurnWrite, Written,
+    CallEnd, CallRetry, CallStart, ConversationRef, Fence, NewEvent, NewMessage, OpenTurn, Opened, ProviderCallUpdate, Replacement,
+    TurnCancellation, TurnChange, TurnKind, TurnWrite, Written,
 };
 
 use std::sync::Arc;

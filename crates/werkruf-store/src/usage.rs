@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
-use crate::{NewUsage, StoreFuture};
+use crate::StoreFuture;
 
 /// Whose usage it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,4 +21,43 @@ pub trait UsageRows: Send + Sync {
     fn put_usage(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()>;
     /// Deletes the row of a request that was never sent.
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()>;
+}
+
+/// One provider request, priced or not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewUsage {
+    pub id: Uuid,
+    pub call_id: Option<Uuid>,
+    pub key_id: Option<Uuid>,
+    pub provider: String,
+    pub model: String,
+    pub operation: &'static str,
+    pub tokens_prompt: i64,
+    pub tokens_cached: i64,
+    pub tokens_completion: i64,
+    pub tokens_reasoning: i64,
+    pub tokens_total: i64,
+    pub estimated: bool,
+    pub cost_nano_usd: Option<i64>,
+}
+
+impl NewUsage {
+    /// A reported usage of no tokens, without call, key and cost.
+    pub fn new(id: Uuid, provider: impl Into<String>, model: impl Into<String>, operation: &'static str) -> Self {
+        Self {
+            id,
+            call_id: None,
+            key_id: None,
+            provider: provider.into(),
+            model: model.into(),
+            operation,
+            tokens_prompt: 0,
+            tokens_cached: 0,
+            tokens_completion: 0,
+            tokens_reasoning: 0,
+            tokens_total: 0,
+            estimated: false,
+            cost_nano_usd: None,
+        }
+    }
 }

@@ -6,6 +6,7 @@ use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid};
 use crate::approvals::NewApproval;
 use crate::outbox::NewOutboxRow;
 use crate::rows::{CallRow, InboxEntry, JsonText, Summary};
+use crate::usage::NewUsage;
 
 /// Proof of ownership. Every write of a turn carries it; when no lease row matches, another owner has the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -276,45 +277,6 @@ pub struct Replacement {
     pub status: &'static str,
     /// `None` keeps the metadata of the placeholder.
     pub metadata: Option<JsonText>,
-}
-
-/// One provider request, priced or not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewUsage {
-    pub id: Uuid,
-    pub call_id: Option<Uuid>,
-    pub key_id: Option<Uuid>,
-    pub provider: String,
-    pub model: String,
-    pub operation: &'static str,
-    pub tokens_prompt: i64,
-    pub tokens_cached: i64,
-    pub tokens_completion: i64,
-    pub tokens_reasoning: i64,
-    pub tokens_total: i64,
-    pub estimated: bool,
-    pub cost_nano_usd: Option<i64>,
-}
-
-impl NewUsage {
-    /// A reported usage of no tokens, without call, key and cost.
-    pub fn new(id: Uuid, provider: impl Into<String>, model: impl Into<String>, operation: &'static str) -> Self {
-        Self {
-            id,
-            call_id: None,
-            key_id: None,
-            provider: provider.into(),
-            model: model.into(),
-            operation,
-            tokens_prompt: 0,
-            tokens_cached: 0,
-            tokens_completion: 0,
-            tokens_reasoning: 0,
-            tokens_total: 0,
-            estimated: false,
-            cost_nano_usd: None,
-        }
-    }
 }
 
 /// A change of the turn row.

@@ -111,7 +111,16 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
     let prices = Arc::clone(&config.prices);
     let assistants = Assistants::new(config.assistants.clone());
     let channels = channels(config, modules, client);
-    Ok(Setup { registry, assistants, channels, safety: config.safety.clone(), prices, four_eyes: config.four_eyes, redaction })
+    Ok(Setup {
+        registry,
+        assistants,
+        channels,
+        safety: config.safety.clone(),
+        prices,
+        four_eyes: config.four_eyes,
+        redaction,
+        log_arguments: config.log.arguments,
+    })
 }
 
 /// The channels that the configuration names.

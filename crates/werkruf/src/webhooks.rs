@@ -76,7 +76,7 @@ impl Channel for WebhookChannel {
             };
             match serde_json::from_str(&row.body) {
                 Ok(OutboxBody::Notification { event }) => target.post(&self.client, event.to_string().into_bytes()).await,
-                Ok(_) | Err(_) => dead("internal", "the row holds no notification".to_owned()),
+                Ok(_) | Err(_) => SendResult::Dead { code: "internal".to_owned(), message: "the row holds no notification".to_owned() },
             }
         })
     }
@@ -115,7 +115,7 @@ async fn result_of(response: Response) -> SendResult {
     let message = format!("HTTP {}: {}", status.as_u16(), excerpt(response).await);
     let again = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS];
     if status.is_client_error() && !again.contains(&status) {
-        return dead("webhook_refused", message);
+        return SendResult::Dead { code: "webhook_refused".to_owned(), message };
     }
     SendResult::Retry { after, code: "upstream_error".to_owned(), message }
 }
@@ -130,8 +130,4 @@ async fn excerpt(mut response: Response) -> String {
     }
     bytes.truncate(EXCERPT_BYTES);
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn dead(code: &str, message: String) -> SendResult {
-    SendResult::Dead { code: code.to_owned(), message }
 }

@@ -12,6 +12,8 @@ mod config;
 mod contract;
 #[path = "cli/conversations.rs"]
 mod conversations;
+#[path = "cli/function_log.rs"]
+mod function_log;
 #[path = "cli/ids.rs"]
 mod ids;
 #[path = "cli/import.rs"]
@@ -26,6 +28,8 @@ mod mistakes;
 mod model;
 #[path = "cli/office.rs"]
 mod office;
+#[path = "cli/outbox.rs"]
+mod outbox;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/status.rs"]

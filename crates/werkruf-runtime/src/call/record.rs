@@ -5,6 +5,7 @@ use werkruf_contract::{CallStatus, EventType, State, ToolContext, ToolErrorDetai
 use werkruf_store::{CallEnd, CallRow, CallStart, NewCall, NewMessage, Replacement};
 
 use super::batch::HistorySlot;
+use super::log::log_call;
 use super::outcome::CallOutcome;
 use super::request::{Arguments, CallRequest};
 use super::scope::TurnScope;
@@ -110,21 +111,8 @@ pub(crate) fn finish_call(
         object(json!({"tool": row.tool_name, "job_id": row.id, "status": outcome.status, "took_ms": took_ms, "attempt": outcome.attempt,
             "cache_hit": outcome.cache_hit, "error": outcome.detail().map(ToolErrorDetail::for_readers)}))
     });
-    log(scope, row, outcome, took_ms);
+    log_call(scope, row, outcome, took_ms);
     journal.stage_event(EventType::ToolFinished, &outcome.finished_event(row));
-}
-
-fn log(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome, took_ms: u64) {
-    let conversation_id = scope.conversation_id.map(|id| id.to_string()).unwrap_or_default();
-    let (turn_id, job_id, function, status) = (scope.turn_id, row.id, row.tool_name.as_str(), outcome.status);
-    match &outcome.result {
-        Ok(_) => tracing::info!(target: "werkruf::function_calling", %conversation_id, %turn_id, %job_id, function, %status, took_ms,
-            "{function} {status} in {took_ms} ms"),
-        Err(failure) => {
-            tracing::warn!(target: "werkruf::function_calling", %conversation_id, %turn_id, %job_id, function, %status, took_ms,
-            error = %failure.code, cause = failure.cause.as_deref().unwrap_or(""), "{function} {status}: {}", failure.code)
-        }
-    }
 }
 
 /// Writes an outcome into a row.

@@ -1,11 +1,11 @@
 //! What a turn shares with its calls: whose turn it is, its journal, and the services its calls use.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Texts, Uuid};
-use werkruf_store::{Cluster, Outbox, People, Records, Turns};
+use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Texts, Usage, Uuid};
+use werkruf_store::{Cluster, NewUsage, Outbox, People, Records, Turns};
 
 use super::in_flight::InFlight;
 use super::results::ResultLimit;
@@ -50,6 +50,8 @@ pub(crate) struct TurnScope {
     pub(crate) result_limit: ResultLimit,
     /// What the channel said about the message; `None` where the turn did not come from a channel with addresses.
     pub(crate) inbound: Option<Arc<Inbound>>,
+    /// What the turn's own model requests used.
+    pub(crate) used: Mutex<Usage>,
 }
 
 impl std::ops::Deref for TurnScope {
@@ -63,6 +65,32 @@ impl std::ops::Deref for TurnScope {
 impl TurnScope {
     pub(crate) const fn tenant_id(&self) -> Uuid {
         self.journal.tenant_id()
+    }
+
+    /// What the turn's own model requests have used so far.
+    pub(crate) fn used(&self) -> Usage {
+        self.lock_used().clone()
+    }
+
+    /// Adds a request to the turn's total.
+    pub(crate) fn count_usage(&self, row: &NewUsage) {
+        let mut used = self.lock_used();
+        used.input_tokens += row.tokens_prompt;
+        used.cached_tokens += row.tokens_cached;
+        used.output_tokens += row.tokens_completion;
+        used.reasoning_tokens += row.tokens_reasoning;
+        used.total_tokens += row.tokens_total;
+        used.add_cost(row.cost_nano_usd);
+        used.model_calls += 1;
+    }
+
+    /// Continues the total of an earlier process.
+    pub(crate) fn continue_usage(&self, used: Usage) {
+        *self.lock_used() = used;
+    }
+
+    fn lock_used(&self) -> MutexGuard<'_, Usage> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Runs the turn's work until it is done, another process owns the turn, or this process must stop. In the last case the lease is given

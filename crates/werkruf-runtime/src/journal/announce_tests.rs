@@ -44,6 +44,7 @@ fn audience(webhooks: Vec<Webhook>, inbound: Option<&Inbound>) -> Audience {
         prices: Default::default(),
         four_eyes: true,
         redaction: Default::default(),
+        log_arguments: false,
     };
     let owner = TurnOwner {
         tenant_id: Uuid::from_u128(1),

@@ -57,16 +57,15 @@ impl Delivery {
 
     /// One sending, in a task of its own: a channel that panics or hangs harms no other row.
     async fn send(&self, channel: &Arc<dyn Channel>, row: &OutboxRow) -> SendResult {
-        let unknown = |code: &str, message: &str| SendResult::Unknown { code: code.to_owned(), message: message.to_owned() };
         let (channel, row) = (Arc::clone(channel), row.clone());
         let task = AbortOnDropHandle::new(self.engine.tasks.spawn(async move { channel.send(&row).await }));
         match tokio::time::timeout(SEND_TIMEOUT, task).await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => {
                 tracing::error!(%error, "a channel panicked while it sent a row");
-                unknown("channel_panicked", "the channel broke while it sent this")
+                SendResult::Unknown { code: "channel_panicked".to_owned(), message: "the channel broke while it sent this".to_owned() }
             }
-            Err(_) => unknown("no_answer", "the channel did not answer in time"),
+            Err(_) => SendResult::Unknown { code: "no_answer".to_owned(), message: "the channel did not answer in time".to_owned() },
         }
     }
 

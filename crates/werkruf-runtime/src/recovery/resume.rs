@@ -45,7 +45,7 @@ fn add_lost_request(turn: &mut Turn, left: &Leftover) {
         messages.drain(..first_within(messages, &sizes, window));
     }
     if let Some(row) = request.lost() {
-        turn.count_usage(&row);
+        turn.scope.count_usage(&row);
         turn.scope.journal.stage(row);
     }
 }
@@ -53,7 +53,7 @@ fn add_lost_request(turn: &mut Turn, left: &Leftover) {
 /// Ends the last step, so that the history is valid before the next model request. Returns the reply where only the client's calls are left.
 async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Stop> {
     let scope = Arc::clone(&turn.scope);
-    turn.progress.used = scope.turns.turn_usage(scope.tenant_id(), scope.turn_id).await?;
+    scope.continue_usage(scope.turns.turn_usage(scope.tenant_id(), scope.turn_id).await?);
     let (finished, open) = left.sorted();
     turn.progress.finished = finished;
     add_lost_request(turn, left);
@@ -84,7 +84,7 @@ async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Sto
     let missing: Vec<ClientCall> = client_calls.iter().filter(|call| left.result(&call.id).is_none()).cloned().collect();
     stage_placeholders(&scope, &missing);
     if !result.waiting.is_empty() {
-        await_approvals(&scope, step, result.waiting, Some(&turn.progress.used)).await?;
+        await_approvals(&scope, step, result.waiting, Some(&scope.used())).await?;
         return Err(Stop::AwaitingApproval);
     }
     scope.journal.commit(CommitPoint::CaughtUp).await?;

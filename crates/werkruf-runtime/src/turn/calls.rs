@@ -71,7 +71,7 @@ impl Turn {
         let result = batch.run(prepared).await?;
         stage_placeholders(&scope, &client);
         if !result.waiting.is_empty() {
-            await_approvals(&scope, step, result.waiting, Some(&self.progress.used)).await?;
+            await_approvals(&scope, step, result.waiting, Some(&scope.used())).await?;
             return Err(Stop::AwaitingApproval);
         }
         self.add_step(answer, history, &result.finished, result.state);

@@ -144,7 +144,7 @@ impl Turn {
         turn_request.deadline = turn_request.deadline.earlier(timer::after(TIME));
         let written = turn_request.send_unpublished(&mut usage).await;
         for row in &usage {
-            self.count_usage(row);
+            self.scope.count_usage(row);
         }
         match written {
             Ok(text) => Ok(text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())),

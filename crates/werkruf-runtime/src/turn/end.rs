@@ -9,7 +9,7 @@ use werkruf_contract::{
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
 use super::state::{Limit, Reply, Stop, Turn};
-use crate::call::TurnScope;
+use crate::call::{TurnScope, log_turn};
 use crate::journal::{CommitPoint, Event};
 use crate::stored::{StoredFinal, json};
 use crate::taint::UntrustedResult;
@@ -28,15 +28,23 @@ impl Turn {
             }
         }
         let step = self.progress.step;
-        match ended {
-            Ok(reply) => self.complete(reply),
-            Err(Stop::Canceled) => fail(&scope, TurnStatus::Canceled, step, canceled_error(&Texts::of(&self.locale))),
-            Err(Stop::Failed(error)) => fail(&scope, TurnStatus::Failed, step, error),
-            Err(Stop::Deadline) => fail(&scope, TurnStatus::Failed, step, Limit::Deadline.error(&self.locale)),
+        let (status, error) = match ended {
+            Ok(reply) => {
+                self.complete(reply);
+                (TurnStatus::Completed, None)
+            }
+            Err(Stop::Canceled) => (TurnStatus::Canceled, Some(canceled_error(&Texts::of(&self.locale)))),
+            Err(Stop::Failed(error)) => (TurnStatus::Failed, Some(error)),
+            Err(Stop::Deadline) => (TurnStatus::Failed, Some(Limit::Deadline.error(&self.locale))),
             Err(Stop::AwaitingApproval) => return Ok(()),
             Err(Stop::Store(error)) => return Err(error),
+        };
+        let code = error.as_ref().map(|error| error.code.clone());
+        if let Some(error) = error {
+            fail(&scope, status, step, error);
         }
         scope.journal.commit(CommitPoint::End).await?;
+        log_turn(&scope, status, self.progress.finished.len(), code.as_deref());
         Ok(())
     }
 
@@ -60,7 +68,7 @@ impl Turn {
             message: ChatMessage { role: "assistant".to_owned(), content: text },
             client_calls: calls,
             finish_reason: finish,
-            usage: self.progress.used.clone(),
+            usage: scope.used(),
         };
         let results = self.progress.finished.iter().map(|call| call.outcome.call_result(&call.row)).collect();
         let row = json(&stored);

@@ -124,6 +124,8 @@ impl History {
     /// The locale of the last message of the user that shows its language.
     pub(crate) fn locale(&self, principal: &Principal) -> Option<String> {
         self.messages.iter().rev().find_map(|message| match message {
+            // A quoted system message is introduced in English, whatever the person speaks.
+            Message::User { content, .. } if content.starts_with(QUOTED_SYSTEM) => None,
             Message::User { content, .. } => principal.locale_of_text(content),
             Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
         })

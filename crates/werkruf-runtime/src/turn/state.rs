@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use serde_json::{Map, Value};
-use werkruf_contract::{ClientCall, ErrorCode, FinishReason, State, Texts, ToolContext, ToolErrorType, TurnError, Usage};
+use werkruf_contract::{ClientCall, ErrorCode, FinishReason, State, Texts, ToolContext, ToolErrorType, TurnError};
 use werkruf_llm::{Answer, Message, TokenUsage};
-use werkruf_store::{NewUsage, StoreError};
+use werkruf_store::StoreError;
 
 use super::history::Origin;
 use super::provider_items::ProviderItems;
@@ -74,8 +74,6 @@ pub(crate) struct Progress {
     pub(crate) abandoned: u32,
     /// Calls that the provider runs itself, of the answer that is being received.
     pub(crate) provider_items: ProviderItems,
-    /// What the turn's own model requests used.
-    pub(crate) used: Usage,
     pub(crate) finished: Vec<FinishedCall>,
     /// How many steps requested this very call.
     pub(crate) repeats: HashMap<String, u32>,
@@ -143,18 +141,4 @@ impl Reply {
 /// The tokens that an answer takes in a history: reasoning is not sent again as text.
 pub(super) const fn text_tokens(usage: TokenUsage) -> i64 {
     usage.output_tokens.saturating_sub(usage.reasoning_tokens)
-}
-
-impl Turn {
-    /// Adds a request to the turn's total.
-    pub(crate) fn count_usage(&mut self, row: &NewUsage) {
-        let used = &mut self.progress.used;
-        used.input_tokens += row.tokens_prompt;
-        used.cached_tokens += row.tokens_cached;
-        used.output_tokens += row.tokens_completion;
-        used.reasoning_tokens += row.tokens_reasoning;
-        used.total_tokens += row.tokens_total;
-        used.add_cost(row.cost_nano_usd);
-        used.model_calls += 1;
-    }
 }

@@ -147,7 +147,7 @@ impl Turn {
         self.progress.abandoned += abandoned;
         self.progress.step += abandoned;
         for row in &usage {
-            self.count_usage(row);
+            self.scope.count_usage(row);
         }
         answered
     }

@@ -86,6 +86,7 @@ impl Office {
             prices: Default::default(),
             four_eyes: true,
             redaction: Default::default(),
+            log_arguments: false,
         };
         let runtime = Runtime::new(services, setup);
         let sender = runtime.clone();

@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::json;
 use werkruf_contract::{Cancel, Clock, EventType, Principal, ToolContext, Uuid};
 use werkruf_runtime::{
-    Assistants, Caller, Channels, Idempotency, InboundMessage, Invoke, Limits, LiveEvent, ModelAccounts, ModelGate, ModelProviders, Pins,
-    Registry, Runtime, Services, Setup, SubscribeOptions, Subscription,
+    Assistants, Caller, ChannelMessage, Channels, DirectCall, Idempotency, Inbound, InboundMessage, Invoke, Limits, LiveEvent,
+    ModelAccounts, ModelGate, ModelProviders, Pins, Registry, ReplyTo, Runtime, Services, Setup, SubscribeOptions, Subscription,
 };
-use werkruf_store::{NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, Store, StreamKey, TurnRow};
+use werkruf_store::{InboxEntry, NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, Store, StreamKey, TurnRow};
 
 use crate::fake_channel::FakeChannel;
 use crate::fresh::fresh_database;
@@ -99,6 +99,7 @@ impl Cluster {
             prices: Default::default(),
             four_eyes: false,
             redaction: Default::default(),
+            log_arguments: false,
         };
         let runtime = Runtime::new(services, setup);
         let (background, checkpoints, sender) = (runtime.clone(), runtime.clone(), runtime.clone());
@@ -159,6 +160,22 @@ impl Replica {
             after: None,
             held: None,
         }
+    }
+
+    /// A message of a channel that stands for a call.
+    pub fn keyword(&self, tool: &str) -> InboundMessage {
+        let channel = || "chat".to_owned();
+        let reply_to = ReplyTo { channel: channel(), account: "1".to_owned(), address: "ada".to_owned() };
+        let inbound =
+            Inbound { reply_to, direct: Some(DirectCall { tool: tool.to_owned(), arguments: json!({"n": 1}) }), over_limit: None };
+        let inbox = InboxEntry {
+            channel: channel(),
+            account: "1".to_owned(),
+            external_id: "m1".to_owned(),
+            fingerprint: String::new(),
+            expires_at: jiff::Timestamp::MAX,
+        };
+        InboundMessage { inbound: Some(Box::new(ChannelMessage { inbound, inbox })), ..self.inbound(tool, None, None) }
     }
 
     fn caller(&self) -> Caller {

@@ -150,3 +150,20 @@ async fn the_same_call_on_two_replicas_is_executed_once() {
     assert_ne!(answers[0].job_id, answers[1].job_id);
     assert_eq!(cluster.calls.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test]
+async fn a_keyword_of_a_killed_replica_ends_elsewhere_without_a_model() {
+    let cluster = Cluster::new(false);
+    let (mut a, b) = (cluster.replica(), cluster.quick_replica());
+    let (runtime, message) = (a.runtime.clone(), a.keyword("pay"));
+    let turn = a.run(async move { runtime.chat(message).await.unwrap() }).await;
+    let mut elsewhere = b.subscribe(turn.conversation_id, turn.turn_id);
+    wait_for(&mut elsewhere, EventType::ToolStarted).await;
+    a.kill();
+    let (end, _) = wait_for(&mut elsewhere, EventType::Final).await;
+    assert_eq!(text(&end.data), "It is not known whether this was carried out. Please check the result before you repeat it.");
+    let data: Value = serde_json::from_str(&end.data).unwrap();
+    assert_eq!((&data["usage"]["model_calls"], &data["tool_results"][0]["tool"]), (&Value::from(0), &Value::from("pay")));
+    let row = b.turn(turn.turn_id).await;
+    assert_eq!((row.status, row.takeovers), (TurnStatus::Completed, 1));
+}

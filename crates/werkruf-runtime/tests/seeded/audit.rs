@@ -36,6 +36,7 @@ impl Audit<'_> {
         self.writes_in_order();
         self.effects();
         self.usage_rows();
+        self.turns_without_model();
         self.approvals();
     }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 use werkruf_contract::{ToolContext, TurnStatus, Uuid};
-use werkruf_runtime::{AcceptedTurn, Caller, Idempotency, InboundMessage, Invoke, InvokeOutcome, Pins, Refusal, SubscribeOptions};
+use werkruf_runtime::{AcceptedTurn, Caller, Idempotency, Inbound, InboundMessage, Invoke, InvokeOutcome, Pins, Refusal, SubscribeOptions};
 use werkruf_store::StreamKey;
 
+use crate::channel;
 use crate::cluster::{Cluster, Member};
 use crate::observations::Ack;
 use crate::subscriber::{Subscriber, read_stream};
@@ -33,6 +34,7 @@ struct ClientMessage {
     text: String,
     key: Option<String>,
     conversation_id: Option<Uuid>,
+    inbound: Option<Inbound>,
 }
 
 #[derive(Clone)]
@@ -91,7 +93,7 @@ impl Client {
         let mut known = self.known.lock().unwrap();
         known.sent += 1;
         let text = format!("m{}", known.sent);
-        ClientMessage { sent: self.world.clock.now(), key: keyed.then(|| format!("key-{text}")), text, conversation_id }
+        ClientMessage { sent: self.world.clock.now(), key: keyed.then(|| format!("key-{text}")), text, conversation_id, inbound: None }
     }
 
     /// A message that creates a conversation.
@@ -105,7 +107,7 @@ impl Client {
         let new_permille = if conversations.len() < 3 { 400 } else { 50 };
         let conversation_id = rng.pick(&conversations).copied().filter(|_| !rng.permille(new_permille));
         let message = self.new_message(conversation_id, rng.permille(700));
-        self.send(message).await;
+        self.send(ClientMessage { inbound: channel::inbound(rng), ..message }).await;
     }
 
     /// Sends until the message is acknowledged. Without a key a second copy would be a second message, so it is sent once.
@@ -187,7 +189,10 @@ impl Client {
             locale: None,
             debug: false,
             idempotency: message.key.clone().map(|key| Idempotency { key, fingerprint: message.text.clone() }),
-            inbound: None,
+            inbound: message
+                .inbound
+                .clone()
+                .map(|inbound| channel::message(inbound, message.key.as_ref(), &message.text, self.world.clock.now())),
             context: ToolContext::default(),
             parts: Vec::new(),
             client: None,
@@ -241,11 +246,7 @@ impl Client {
             return;
         }
         let Some(member) = self.cluster.any() else { return };
-        let mut inbound = self.inbound(&message);
-        inbound.message.push_str(" but different");
-        if let Some(key) = &mut inbound.idempotency {
-            key.fingerprint.push('\'');
-        }
+        let inbound = self.inbound(&ClientMessage { text: format!("{} but different", message.text), ..message.clone() });
         match self.request(&member, 8000, member.runtime.chat(inbound)).await {
             Some(Ok(accepted)) => {
                 self.world.violated(format!("another body under the key of {} became {}", message.text, short(accepted.turn_id)));

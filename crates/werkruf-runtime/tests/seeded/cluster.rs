@@ -114,6 +114,7 @@ impl Cluster {
             prices: Default::default(),
             four_eyes: false,
             redaction: Default::default(),
+            log_arguments: false,
         };
         if !world.faults.shared {
             world.tables.lock().unwrap().void_leases();

@@ -17,6 +17,8 @@ mod audit_effects;
 #[cfg(test)]
 mod changes;
 #[cfg(test)]
+mod channel;
+#[cfg(test)]
 mod client;
 #[cfg(test)]
 mod cluster;

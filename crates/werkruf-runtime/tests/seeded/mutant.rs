@@ -59,6 +59,8 @@ pub enum Mutant {
     LastEventHidden,
     /// Each of two identical calls becomes the leader.
     EveryoneLeads,
+    /// A process that takes a turn over does not learn what its channel said.
+    InboundForgotten,
 }
 
 impl Mutant {
@@ -67,7 +69,7 @@ impl Mutant {
         matches!(self, Self::RenewalSkipped | Self::LeaseAssumedLonger | Self::LastEventHidden | Self::EveryoneLeads)
     }
 
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::FenceUnchecked,
         Self::InboxIgnored,
         Self::StartUnrecorded,
@@ -96,5 +98,6 @@ impl Mutant {
         Self::LeaseAssumedLonger,
         Self::LastEventHidden,
         Self::EveryoneLeads,
+        Self::InboundForgotten,
     ];
 }

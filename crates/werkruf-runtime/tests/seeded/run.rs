@@ -99,6 +99,15 @@ fn conclude(world: &World) -> Outcome {
         if row.takeovers > 0 {
             observed.counts.one("turns taken over");
         }
+        if row.error_code.as_deref() == Some("too_many_turns") {
+            observed.counts.one("messages over the limit");
+        }
+        if row.status == werkruf_contract::TurnStatus::Completed && row.inbound.is_some() {
+            observed.counts.one("keyword turns answered");
+            if row.takeovers > 0 {
+                observed.counts.one("keyword turns taken over and answered");
+            }
+        }
         if row.error_code.as_deref() == Some("poison") {
             observed.counts.one("turns failed as poison");
         }

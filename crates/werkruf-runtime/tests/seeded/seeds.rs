@@ -11,7 +11,7 @@ use crate::tools::PANIC;
 
 const SEEDS: u64 = 3000;
 /// What must happen at least once in that many runs.
-const EXPECTED: [&str; 33] = [
+const EXPECTED: [&str; 36] = [
     "kills",
     "stops",
     "drains",
@@ -45,6 +45,9 @@ const EXPECTED: [&str; 33] = [
     "calls approved",
     "calls denied",
     "approvals expired",
+    "keyword turns answered",
+    "keyword turns taken over and answered",
+    "messages over the limit",
 ];
 /// Every defect must be found within this number of seeds.
 const MUTANT_SEEDS: u64 = 1000;

@@ -252,7 +252,9 @@ impl Records for Store {
     }
 
     fn turn(&self, _: Uuid, id: Uuid) -> StoreFuture<'_, Option<TurnRow>> {
-        Box::pin(self.read("turn", move |tables| tables.turns.get(&id).map(|row| (**row).clone())))
+        let forgets = self.world.mutant == Mutant::InboundForgotten;
+        let row = move |row: &TurnRow| TurnRow { inbound: row.inbound.clone().filter(|_| !forgets), ..row.clone() };
+        Box::pin(self.read("turn", move |tables| tables.turns.get(&id).map(|turn| row(turn))))
     }
 
     fn call(&self, _: Uuid, id: Uuid) -> StoreFuture<'_, Option<CallRow>> {

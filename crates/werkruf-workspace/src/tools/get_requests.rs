@@ -48,7 +48,8 @@ impl Tool for GetRequests {
 
     fn spec(&self) -> ToolSpec {
         let description = "Looks up requests (Solicitudes, Anfragen) of a user. Filter by status, due date, person or branch. Without userId the caller's own.";
-        spec("get_requests", description, Some("table_requests:table:read"))
+        let example = r#""solicitudes abiertas de hoy" → get_requests({ status: "open", dueDate: "today" })"#;
+        ToolSpec { example: example.into(), ..spec("get_requests", description, Some("table_requests:table:read")) }
     }
 
     async fn call(&self, args: WorkArgs<Status>, invocation: Invocation) -> Result<Reply<WorkList>, Failure> {

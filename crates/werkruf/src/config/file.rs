@@ -68,6 +68,7 @@ pub(super) struct PostgresSection {
 pub(super) struct LogSection {
     pub filter: Option<String>,
     pub format: Option<String>,
+    pub arguments: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]

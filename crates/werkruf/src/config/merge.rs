@@ -229,7 +229,8 @@ fn log(document: &Document, environment: &Environment, violations: &mut Vec<Conf
         Some("json") => Some(LogFormat::Json),
         Some(other) => reject(violations, document.violation(place, format!("`{other}` is unknown; write `text` or `json`")), None),
     };
-    LogConfig { filter: filter.to_owned(), format }
+    let arguments = switch(environment, Variable::WERKRUF_LOG_ARGUMENTS, violations).unwrap_or(section.arguments);
+    LogConfig { filter: filter.to_owned(), format, arguments }
 }
 
 pub(super) fn switch(environment: &Environment, variable: Variable, violations: &mut Vec<ConfigViolation>) -> Option<bool> {

@@ -122,6 +122,8 @@ pub struct LogConfig {
     pub filter: String,
     /// `None`: text on a terminal, else JSON.
     pub format: Option<LogFormat>,
+    /// The lines of function calls show the arguments, not only their names.
+    pub arguments: bool,
 }
 
 /// The complete configuration.

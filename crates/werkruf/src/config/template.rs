@@ -56,6 +56,7 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # [log]
 # filter = "info"                      # or "werkruf=debug,info"
 # format = "json"                      # text on a terminal, else json
+# arguments = true                     # function calls are logged with their arguments, not only the names
 
 # [approvals]
 # four_eyes = true                     # whoever asked for a call cannot approve it

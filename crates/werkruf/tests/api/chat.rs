@@ -178,3 +178,16 @@ async fn a_client_that_disconnects_does_not_cancel_the_turn() {
     assert_eq!(rest.iter().filter_map(|event| event.id).collect::<Vec<_>>(), [2]);
     assert_eq!(rest.last().unwrap().data["message"]["content"], "Still here.");
 }
+
+#[tokio::test]
+async fn the_prompt_has_the_example_of_a_function_that_the_assistant_has() {
+    let server = TestServer::open_with("[[assistants]]\nname = 'narrow'\ntools = ['get_todos']\n").await;
+    server.model.script(vec![Reply::text("One."), Reply::text("Two.")]);
+    for request in [json!({"message": "x"}), json!({"message": "x", "assistant": "narrow"})] {
+        assert_eq!(server.chat(3, request).await.status(), 200);
+    }
+    let example = "\n  Example: \"solicitudes abiertas de hoy\" → get_requests({ status: \"open\", dueDate: \"today\" })\n";
+    let has_example: Vec<bool> =
+        server.model.requests().iter().map(|request| request.messages()[0]["content"].as_str().unwrap().contains(example)).collect();
+    assert_eq!(has_example, [true, false]);
+}

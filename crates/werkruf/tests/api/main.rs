@@ -44,6 +44,8 @@ mod invoke;
 #[cfg(test)]
 mod keys;
 #[cfg(test)]
+mod keywords;
+#[cfg(test)]
 mod knowledge_files;
 #[cfg(test)]
 mod knowledge_rights;

@@ -275,19 +275,19 @@ async fn the_model_and_the_documents() {
         check(&[
             mistake(
                 24,
-                with_model(&refusing).run(&["chat", "hi"]),
+                with_model(&refusing).run(&["chat", "hello"]),
                 1,
                 "error: model_unavailable: The language model does not accept this server's key. (127.0.0.1 answered 401 (check the API key): Incorrect API key)",
             ),
             mistake(
                 25,
-                with_model(&page).run(&["chat", "hi"]),
+                with_model(&page).run(&["chat", "hello"]),
                 1,
                 "error: model_unavailable: The server of the language model did not answer like a language model. (127.0.0.1 did not answer like a model (check the base URL, which usually ends in /v1): an HTML page)",
             ),
             mistake(
                 25,
-                with_model(CLOSED).run(&["chat", "hi"]),
+                with_model(CLOSED).run(&["chat", "hello"]),
                 1,
                 "error: model_unavailable: The language model cannot be reached. (127.0.0.1 cannot be reached: Connection refused (os error 111))",
             ),

@@ -16,7 +16,6 @@ const RETIRED: [&str; 17] = [
     "keeping",
     "knock",
     "knocked",
-    "lane",
     "ledger",
     "oracle",
     "parked",

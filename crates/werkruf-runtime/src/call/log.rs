@@ -1,0 +1,110 @@
+//! The log of function calls: one line per call that ended, and one per chat turn. Everything that a model, a tool or a person has chosen is a field
+//! of its own, which the log writes escaped; the message of a line is constant.
+
+use std::collections::BTreeMap;
+
+use serde::de::IgnoredAny;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use werkruf_contract::{TurnStatus, Usage};
+use werkruf_store::CallRow;
+
+use super::outcome::{CallOutcome, Success};
+use super::scope::TurnScope;
+use crate::stored::StoredMeta;
+
+/// The most bytes of arguments, and of a cause, in one line.
+const LINE_BYTES: usize = 4096;
+
+/// The line of a call. What the models used is the turn's total at this moment.
+pub(super) fn log_call(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome, took_ms: u64) {
+    let conversation_id = scope.conversation_id.map(tracing::field::display);
+    let (turn_id, job_id, function, status) = (scope.turn_id, row.id, row.tool_name.as_str(), outcome.status);
+    let arguments = arguments(scope, row);
+    let Usage { model_calls: api_calls, input_tokens: tokens_input, output_tokens: tokens_output, .. } = scope.used();
+    let cost_usd = cost(&scope.used());
+    match &outcome.result {
+        Ok(success) => tracing::info!(target: "werkruf::function_calling", conversation_id, %turn_id, %job_id, function, arguments,
+            result_count = result_count(success), api_calls, tokens_input, tokens_output, cost_usd, %status, took_ms, "a function call ended"),
+        Err(failure) => {
+            let cause = failure.cause.as_deref().map(|cause| &cause[..cause.floor_char_boundary(LINE_BYTES)]);
+            tracing::warn!(target: "werkruf::function_calling", conversation_id, %turn_id, %job_id, function, arguments, result_count = 0,
+                api_calls, tokens_input, tokens_output, cost_usd, error = &*failure.code, cause, %status, took_ms, "a function call failed");
+        }
+    }
+}
+
+/// The line of a chat turn that ended, with what its own model requests used.
+pub(crate) fn log_turn(scope: &TurnScope, status: TurnStatus, calls: usize, error: Option<&str>) {
+    let (conversation_id, turn_id) = (scope.conversation_id.map(tracing::field::display), scope.turn_id);
+    let Usage { model_calls: api_calls, input_tokens: tokens_input, output_tokens: tokens_output, .. } = scope.used();
+    let cost_usd = cost(&scope.used());
+    tracing::info!(target: "werkruf::function_calling", conversation_id, %turn_id, calls, api_calls, tokens_input, tokens_output, cost_usd, error,
+        %status, "a turn ended");
+}
+
+/// `None` where a price is unknown.
+fn cost(used: &Usage) -> Option<f64> {
+    if used.model_calls == 0 { Some(0.0) } else { used.cost_usd }
+}
+
+/// The names of the arguments, or all of them where the operator wants it, as JSON.
+fn arguments(scope: &TurnScope, row: &CallRow) -> String {
+    let text = row.request.as_deref().or(row.raw_arguments.as_deref()).unwrap_or_default();
+    let Ok(mut given) = serde_json::from_str::<Value>(text) else { return "unreadable".to_owned() };
+    let mut shown = if scope.setup.log_arguments {
+        scope.setup.redaction.json(&mut given)
+    } else {
+        let names: Vec<&String> = given.as_object().into_iter().flatten().map(|(name, _)| name).collect();
+        Value::from_iter(names.into_iter().map(String::as_str)).to_string()
+    };
+    shown.truncate(shown.floor_char_boundary(LINE_BYTES));
+    shown
+}
+
+/// How many results a call returned: as its tool says, else the length of its list, or of the only list in its data. Other data counts as one.
+fn result_count(success: &Success) -> u64 {
+    let list = |text: &str| serde_json::from_str::<Vec<IgnoredAny>>(text).ok().map(|list| list.len() as u64);
+    let meta: StoredMeta = success.meta.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    if let Some(counts) = meta.source_counts {
+        return counts.values().fold(0, |sum, count| sum.saturating_add(*count));
+    }
+    if let Some(length) = list(&success.data) {
+        return length;
+    }
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(&success.data).unwrap_or_default();
+    let lists: Vec<u64> = fields.values().filter_map(|value| list(value.get())).collect();
+    match lists.as_slice() {
+        [only] => *only,
+        _ => u64::from(success.data != "null"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Success, result_count};
+
+    #[test]
+    fn results_are_counted() {
+        for (data, meta, expected) in [
+            ("null", None, 0),
+            ("[]", None, 0),
+            ("[1, {}, [2]]", None, 3),
+            (r#"{"requests": [1, 2], "message": "two"}"#, None, 2),
+            (r#"{"a": [1, 2], "b": [3]}"#, None, 1),
+            (r#"{"id": 7}"#, None, 1),
+            (r#""text""#, None, 1),
+            (r#"{"requests": [1, 2]}"#, Some(r#"{"source_counts": {"x": 4, "y": 5}}"#), 9),
+        ] {
+            let success = Success {
+                data: data.to_owned(),
+                message: None,
+                state_patch: None,
+                meta: meta.map(str::to_owned),
+                untrusted: false,
+                state_not_stored: false,
+            };
+            assert_eq!(result_count(&success), expected, "{data}");
+        }
+    }
+}
