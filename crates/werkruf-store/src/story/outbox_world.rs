@@ -5,7 +5,7 @@ use werkruf_contract::Uuid;
 
 use super::world::World;
 use crate::{
-    Claimed, DeliveryReport, InboxEntry, NewContact, NewOutboxRow, Notice, OutboxRow, OutboxStatus, Recipient, RecordedInbound,
+    Author, Claimed, DeliveryReport, InboxEntry, NewContact, NewOutboxRow, Notice, OutboxRow, OutboxStatus, Recipient, RecordedInbound,
     ReportedStatus, SendEnd, Settlement, Store,
 };
 
@@ -172,13 +172,13 @@ pub(crate) async fn held_rows_are_released(world: World<impl Store>, [done, doub
     let held = is(OutboxStatus::Held);
     assert_eq!(world.statuses(&[done, doubtful, pending]).await, [is(OutboxStatus::Read), held.clone(), held.clone()]);
     assert_eq!((world.claimed().await, world.store.next_due().await.unwrap()), (Vec::new(), None));
-    assert_eq!(world.store.release_outbox(world.tenant, Some(done), world.now).await.unwrap(), 0);
-    assert_eq!(world.store.release_outbox(world.id(), None, world.now).await.unwrap(), 0, "another tenant");
-    assert_eq!(world.store.release_outbox(world.tenant, Some(doubtful), world.now).await.unwrap(), 1);
+    assert_eq!(world.store.release_outbox(world.tenant, Some(done), Author::server(), world.now).await.unwrap(), 0);
+    assert_eq!(world.store.release_outbox(world.id(), None, Author::server(), world.now).await.unwrap(), 0, "another tenant");
+    assert_eq!(world.store.release_outbox(world.tenant, Some(doubtful), Author::server(), world.now).await.unwrap(), 1);
     let row = world.next().await;
     assert_eq!((row.id, row.ambiguous), (doubtful, true), "it may have been sent before");
-    assert_eq!(world.store.release_outbox(world.tenant, None, world.now).await.unwrap(), 1);
+    assert_eq!(world.store.release_outbox(world.tenant, None, Author::server(), world.now).await.unwrap(), 1);
     let row = world.next().await;
     assert_eq!((row.id, row.ambiguous), (pending, false));
-    assert_eq!(world.store.release_outbox(world.tenant, None, world.now).await.unwrap(), 0);
+    assert_eq!(world.store.release_outbox(world.tenant, None, Author::server(), world.now).await.unwrap(), 0);
 }
