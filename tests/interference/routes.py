@@ -9,6 +9,8 @@ EXEMPT = {
     "GET /healthz": "It tells only that the process runs.",
     "GET /readyz": "It reports the loops of the process with their times, and no rows.",
     "GET /openapi.json": "It is part of the program.",
+    "GET /webhooks/whatsapp": "It answers Meta's handshake and reads no rows.",
+    "POST /webhooks/whatsapp": "Only Meta can sign its requests; it answers with a status alone.",
 }
 
 

@@ -184,3 +184,12 @@ channel-approve = Genehmigen
 channel-deny = Ablehnen
 channel-approved = { $name } hat genehmigt: { $tool }
 channel-denied = { $name } hat abgelehnt: { $tool }
+
+# WhatsApp.
+whatsapp-unknown-sender = Diese Nummer ist hier nicht bekannt, deshalb kann ich nicht helfen. Bitte lass deine Telefonnummer von der Verwaltung eintragen.
+whatsapp-unreadable = Das kann ich hier leider nicht lesen. Bitte schreib mir als Text, worum es geht.
+whatsapp-approval-approved = Genehmigt: { $tool }
+whatsapp-approval-denied = Abgelehnt: { $tool }
+whatsapp-approval-late = Darüber wurde schon entschieden, oder die Zeit dafür ist abgelaufen.
+whatsapp-approval-four-eyes = Wer um etwas bittet, kann es nicht selbst genehmigen. Das muss eine andere Person tun.
+whatsapp-approval-unknown = Diese Schaltfläche gehört zu keiner Genehmigung, über die du entscheiden kannst.

@@ -184,3 +184,12 @@ channel-approve = Approve
 channel-deny = Deny
 channel-approved = { $name } approved: { $tool }
 channel-denied = { $name } denied: { $tool }
+
+# WhatsApp.
+whatsapp-unknown-sender = This number is not known here, so I cannot help. Please have your phone number entered by your administrator.
+whatsapp-unreadable = I cannot read this here, sorry. Please write to me in words.
+whatsapp-approval-approved = Approved: { $tool }
+whatsapp-approval-denied = Denied: { $tool }
+whatsapp-approval-late = This was decided before, or the time for it is over.
+whatsapp-approval-four-eyes = Whoever asks for something cannot approve it. Another person has to.
+whatsapp-approval-unknown = This button belongs to no approval that you can decide.

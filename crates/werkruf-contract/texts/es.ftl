@@ -184,3 +184,12 @@ channel-approve = Aprobar
 channel-deny = Rechazar
 channel-approved = { $name } aprobó: { $tool }
 channel-denied = { $name } rechazó: { $tool }
+
+# WhatsApp.
+whatsapp-unknown-sender = Este número no está registrado aquí, así que no puedo ayudar. Pide a la administración que registre tu teléfono, por favor.
+whatsapp-unreadable = Lo siento, eso no puedo leerlo aquí. Escríbeme con palabras, por favor.
+whatsapp-approval-approved = Aprobado: { $tool }
+whatsapp-approval-denied = Rechazado: { $tool }
+whatsapp-approval-late = Esto ya se decidió antes, o ha terminado el plazo.
+whatsapp-approval-four-eyes = Quien pide algo no puede aprobarlo. Tiene que hacerlo otra persona.
+whatsapp-approval-unknown = Este botón no pertenece a ninguna aprobación que puedas decidir.

@@ -115,7 +115,7 @@ impl Assistant {
     }
 
     /// Whether the assistant answers on this channel.
-    pub(crate) fn serves(&self, channel: &str) -> bool {
+    pub fn serves(&self, channel: &str) -> bool {
         self.channels.is_empty() || self.channels.iter().any(|own| own == channel)
     }
 

@@ -48,6 +48,12 @@ pub enum OutboxBody {
     Text { text: String },
     /// A request for a decision, with two buttons. `text` says what is decided, for people.
     Approval { text: String, approval_id: Uuid, approve: String, deny: String },
+    /// A text for a person who may only get prepared messages now. With an approval, its buttons belong to it.
+    Template {
+        text: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval_id: Option<Uuid>,
+    },
     /// An event for a program.
     Notification { event: Value },
     /// A message that came too late to be answered.

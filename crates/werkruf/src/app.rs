@@ -25,14 +25,14 @@ use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
+use crate::installation::{initialize, resolve_tenants};
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
+use crate::whatsapp::WhatsApp;
 use crate::{database_file, knowledge, provider, sample, secret_key, setup};
 
-/// Keys of the store's settings table that describe the installation.
-const INSTALLED_AT: &str = "installed_at";
-const SAMPLE_DATA: &str = "sample_data";
+/// The key of the store's settings table that names the demo key.
 const DEMO_KEY: &str = "demo_key";
 
 /// Why the server does not start. The operator can correct every one of these.
@@ -191,11 +191,14 @@ impl App {
             flights: open_flights(&config, &client, &database, &clock)?,
             knowledge: Arc::new(knowledge::base(&config, Arc::new(models.clone()), database.knowledge(), &clock)),
             ask_gpt: Arc::new(AskGpt),
+            whatsapp: Arc::new(WhatsApp::new(http_client(&WhatsApp::http_limits())?, config.whatsapp.clone())),
         };
         let operator_token = SecretString::from(new_secret(rand::random()));
         let setup = setup::build(&config, &modules, &clock, &[operator_token.expose_secret()]).map_err(StartError::Config)?;
         let started_at = clock.now();
         initialize(&config, store.as_ref(), started_at).await?;
+        let settings = resolve_tenants(config.whatsapp.clone(), store.as_ref(), &clock).await.map_err(StartError::Config)?;
+        modules.whatsapp.reload(settings);
         let services = Services::new(&store, models, clock.clone(), config.limits.clone());
         let runtime = Runtime::new(services, setup);
         planner.follow(runtime.setup());
@@ -244,6 +247,10 @@ impl App {
         self.store.as_ref()
     }
 
+    pub(crate) const fn whatsapp(&self) -> &Arc<WhatsApp> {
+        &self.modules.whatsapp
+    }
+
     /// The store's interface for event streams.
     pub fn streams(&self) -> &dyn Streams {
         self.store.as_ref()
@@ -254,15 +261,16 @@ impl App {
         self.store.as_ref()
     }
 
-    /// Reads the configuration again and replaces tools, assistants and safety profiles; running turns keep the old ones.
+    /// Reads the configuration again and replaces tools, assistants, safety profiles and WhatsApp's numbers and keywords; running turns keep the old ones.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
         let (modules, clock, token) = (self.modules.clone(), self.clock.clone(), self.operator_token.clone());
         // Reading files and compiling schemas blocks, so it must not run on a thread that serves requests.
         let read = move || setup::read_with(&flags, &environment, &modules, &clock, &[token.expose_secret()]);
-        let (_, setup) = tokio::task::spawn_blocking(read)
+        let (config, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
+        self.modules.whatsapp.reload(resolve_tenants(config.whatsapp, self.people(), &self.clock).await?);
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());
         Ok(())
@@ -374,21 +382,4 @@ pub(crate) fn postgres_options(config: &Config, url: &SecretString) -> PostgresO
     let PostgresConfig { schema, connections, poll_only, lease_ttl } = config.postgres.clone();
     let pool_size = usize::try_from(connections).unwrap_or(usize::MAX);
     PostgresOptions { schema, pool_size, poll_only, lease_ttl, ..PostgresOptions::new(url.expose_secret()) }
-}
-
-/// Makes tenant `demo`, and writes the sample data once if the configuration wants it. Without a setting, a new installation
-/// on loopback without a config file gets the sample data.
-async fn initialize(config: &Config, store: &dyn Store, now: Timestamp) -> Result<(), StartError> {
-    store.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
-    let new = store.setting(INSTALLED_AT.to_owned()).await?.is_none();
-    let by_default = new && config.listen.ip().is_loopback() && config.file.is_none();
-    let with_sample = config.sample_data.unwrap_or(by_default);
-    if with_sample && store.setting(SAMPLE_DATA.to_owned()).await?.is_none() {
-        sample::write(store, now).await?;
-        store.put_setting(SAMPLE_DATA.to_owned(), now.to_string()).await?;
-    }
-    if new {
-        store.put_setting(INSTALLED_AT.to_owned(), now.to_string()).await?;
-    }
-    Ok(())
 }

@@ -37,7 +37,8 @@ pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
         .iter()
         .flat_map(|webhook| std::iter::once(webhook.secret.expose_secret().to_owned()).chain(in_address(webhook.url.as_str())));
     let literal: Vec<String> = literal.chain(of_database).chain(own).chain(of_webhooks).collect();
-    let names = Variable::SECRETS.iter().map(|variable| variable.name()).chain(of_tools);
+    let of_numbers = config.whatsapp_secrets.iter().map(String::as_str);
+    let names = Variable::SECRETS.iter().map(|variable| variable.name()).chain(of_tools).chain(of_numbers);
     let of_model = match &config.model {
         ModelConfig::Server(server) => server.headers.as_slice(),
         ModelConfig::Offline => &[],

@@ -16,6 +16,7 @@ use crate::config::{Config, ModulesOn};
 #[cfg(feature = "flights")]
 use crate::config_check_store::ClosedFlights;
 use crate::config_check_store::ClosedStore;
+use crate::whatsapp::WhatsApp;
 
 /// The schemas of all modules with tables.
 pub const MODULES: Modules = &[
@@ -35,11 +36,12 @@ pub(crate) struct OpenModules {
     pub(crate) flights: Arc<Flights>,
     pub(crate) knowledge: Arc<KnowledgeBase>,
     pub(crate) ask_gpt: Arc<AskGpt>,
+    /// No module, but like them it outlives a reload.
+    pub(crate) whatsapp: Arc<WhatsApp>,
 }
 
 impl OpenModules {
     /// Modules without a database, for checking a configuration: tools can be built, but not called.
-    #[cfg_attr(not(feature = "flights"), expect(unused_variables, reason = "only the flight search has a client"))]
     pub(crate) fn closed(config: &Config, client: &reqwest::Client, clock: &Clock) -> Self {
         Self {
             on: config.modules,
@@ -48,6 +50,7 @@ impl OpenModules {
             flights: Arc::new(Flights::new(config.flights.clone(), client, Arc::new(ClosedFlights), None, clock.clone())),
             knowledge: Arc::new(KnowledgeBase::new(Arc::new(ClosedStore), None, clock.clone())),
             ask_gpt: Arc::new(AskGpt),
+            whatsapp: Arc::new(WhatsApp::new(client.clone(), config.whatsapp.clone())),
         }
     }
 

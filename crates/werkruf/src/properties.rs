@@ -5,6 +5,7 @@
 
 pub use crate::api::properties::{chat_body, context_headers, invoke_body, json_fields, knowledge_documents, upload, workspace_import};
 pub use crate::openai::properties::{chat_request, responses_request};
+pub use crate::whatsapp::payload::whatsapp_payload;
 
 #[cfg(test)]
 #[path = "properties_tests.rs"]

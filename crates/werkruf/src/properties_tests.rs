@@ -5,7 +5,7 @@ use super::*;
 type Property = fn(&[u8]) -> bool;
 
 /// Every property, and a valid input of it.
-const PROPERTIES: [(Property, &str); 9] = [
+const PROPERTIES: [(Property, &str); 10] = [
     (json_fields, r#"{"a": [1, {"b": null}], "unknown": [[1e99]], "c": "\u00e4"}"#),
     (chat_request, include_str!("../../../fuzz/seeds/chat_request.json")),
     (responses_request, include_str!("../../../fuzz/seeds/responses_request.json")),
@@ -15,6 +15,7 @@ const PROPERTIES: [(Property, &str); 9] = [
     (knowledge_documents, r#"{"collection": "c", "documents": [{"id": "1", "title": "t", "text": "x"}]}"#),
     (upload, include_str!("../../../fuzz/seeds/upload.txt")),
     (context_headers, "x-trace-id: t\nx-timeout-ms: 5\nx-budget-tokens: 7\naccept-language: de-DE,en;q=0.5\nx-safety-mode: strict"),
+    (whatsapp_payload, include_str!("../../../fuzz/seeds/whatsapp_payload.json")),
 ];
 
 #[test]

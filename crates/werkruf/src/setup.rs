@@ -14,6 +14,7 @@ use crate::config::{Config, ConfigViolation, Environment, Flags, advice};
 use crate::configured_secrets;
 use crate::modules::OpenModules;
 use crate::webhooks::{self, WebhookChannel};
+use crate::whatsapp::CHANNEL;
 
 /// Reads the configuration and builds the setup; reports the faults of both steps together. Opens no database.
 pub fn read(flags: &Flags, environment: &Environment, client: &reqwest::Client) -> Result<(Config, Setup), Vec<ConfigViolation>> {
@@ -109,7 +110,7 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
     }
     let prices = Arc::clone(&config.prices);
     let assistants = Assistants::new(config.assistants.clone());
-    let channels = channels(config, client);
+    let channels = channels(config, modules, client);
     Ok(Setup {
         registry,
         assistants,
@@ -123,8 +124,11 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
 }
 
 /// The channels that the configuration names.
-fn channels(config: &Config, client: reqwest::Client) -> Channels {
+fn channels(config: &Config, modules: &OpenModules, client: reqwest::Client) -> Channels {
     let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
+    if !config.whatsapp.numbers.is_empty() {
+        channels.push(modules.whatsapp.clone());
+    }
     if !config.webhooks.is_empty() {
         channels.push(Arc::new(WebhookChannel::new(&config.webhooks, client)));
     }
@@ -138,17 +142,7 @@ fn check_names(config: &Config, registry: &Registry, off: &[(String, &str)], vio
     let known = |name: &str| registry.find(name).is_some() || config.tools.iter().any(|tool| tool.name == name);
     let mut check = |list: &str, names: &[String]| {
         for (at, name) in names.iter().enumerate().filter(|(_, name)| !known(name)) {
-            let message = match off.iter().find(|(tool, _)| tool == name) {
-                // A reload does not switch a module on.
-                Some((_, module)) if config.modules.has(module) => {
-                    format!("`{name}` belongs to the module `{module}`, which was off at the start; restart the server")
-                }
-                Some((_, module)) => format!("`{name}` belongs to the module `{module}`, which is off; add a section [{module}]"),
-                None => {
-                    let names = registry.names().chain(config.tools.iter().map(|tool| tool.name.as_str()));
-                    format!("there is no tool named `{name}`; {}", advice(name, names, "correct or remove it"))
-                }
-            };
+            let message = unknown_tool(config, registry, off, name);
             violations.push(config.places.violation(&format!("{list}/{at}"), message));
         }
     };
@@ -159,8 +153,48 @@ fn check_names(config: &Config, registry: &Registry, off: &[(String, &str)], vio
         check(&format!("/safety/{name}/tools_denied"), &profile.tools_denied);
         check(&format!("/safety/{name}/approval_required_for"), &profile.approval_required_for);
     }
+    check_whatsapp(config, registry, off, violations);
     for (at, assistant) in config.assistants.iter().enumerate() {
         check_defaults(config, registry, at, assistant, violations);
+    }
+}
+
+/// What to do about a name that no tool has.
+fn unknown_tool(config: &Config, registry: &Registry, off: &[(String, &str)], name: &str) -> String {
+    match off.iter().find(|(tool, _)| tool == name) {
+        // A reload does not switch a module on.
+        Some((_, module)) if config.modules.has(module) => {
+            format!("`{name}` belongs to the module `{module}`, which was off at the start; restart the server")
+        }
+        Some((_, module)) => format!("`{name}` belongs to the module `{module}`, which is off; add a section [{module}]"),
+        None => {
+            let names = registry.names().chain(config.tools.iter().map(|tool| tool.name.as_str()));
+            format!("there is no tool named `{name}`; {}", advice(name, names, "correct or remove it"))
+        }
+    }
+}
+
+/// Checks that keywords name tools, and that the assistant of each number exists and speaks on the channel.
+fn check_whatsapp(config: &Config, registry: &Registry, off: &[(String, &str)], violations: &mut Vec<ConfigViolation>) {
+    for (place, tool) in &config.keyword_tools {
+        let known = registry.find(tool).is_some() || config.tools.iter().any(|declared| declared.name == *tool);
+        if !known {
+            violations.push(config.places.violation(place, unknown_tool(config, registry, off, tool)));
+        }
+    }
+    let assistants = Assistants::new(config.assistants.clone());
+    for (at, number) in config.whatsapp.numbers.iter().enumerate() {
+        let in_file = config.file.is_some() && !config.whatsapp_secrets.is_empty();
+        let place = if in_file { format!("/whatsapp/numbers/{at}/assistant") } else { "WHATSAPP_PHONE_NUMBER_ID".to_owned() };
+        let name = &number.assistant;
+        let message = match assistants.find(name, &[&number.tenant]) {
+            Some(assistant) if assistant.serves(CHANNEL) => continue,
+            Some(_) => {
+                format!("the assistant `{name}` does not speak on `{CHANNEL}`; add `{CHANNEL}` to its channels, or name another one")
+            }
+            None => format!("the tenant {} has no assistant named `{name}`; correct the name, or add the assistant", number.tenant),
+        };
+        violations.push(config.places.violation(&place, message));
     }
 }
 

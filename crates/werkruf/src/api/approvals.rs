@@ -54,7 +54,7 @@ pub(crate) struct ApprovalView<'a> {
     taint: Option<&'a RawValue>,
     /// The user of the turn that made the call.
     asked_by: &'a str,
-    /// The credential of that turn: `operator`, `key:<id>` or `token:<user>`.
+    /// The credential of that turn: `operator`, `key:<id>`, `token:<user>` or `whatsapp:<user>`.
     asked_key: &'a str,
     /// The user who retried the call; null if nobody else than `asked_by` did.
     retried_by: Option<&'a str>,

@@ -128,7 +128,7 @@ impl Reservation {
         Self { budget, owner, held: AtomicU64::new(0) }
     }
 
-    /// The reservation of a request. The identity is missing only on routes without authentication, which read no body.
+    /// The reservation of a request. Requests without an identity, such as those of webhooks, share one owner.
     pub(crate) fn of_request(api: &ApiState, request: &Request) -> Self {
         let owner = request.extensions().get::<Authenticated>().map(|Authenticated(identity)| Owner::of(identity));
         Self::new(Arc::clone(&api.bytes), owner.unwrap_or_else(|| Owner::Key(Uuid::nil())))

@@ -4,7 +4,7 @@
 //! [`Policy`]. `/openapi.json` is generated from the code; `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi`
 //! writes the committed copy.
 //!
-//! Invariants: only the routes in `health` answer without a credential, and an unknown path needs one too; every authenticated
+//! Invariants: only the routes in `open_routes` answer without a credential, and an unknown path needs one too; every authenticated
 //! route has a policy; every error is an [`ApiError`].
 
 mod admin_backup;
@@ -76,6 +76,7 @@ use crate::app::App;
 use crate::config::ModulesOn;
 use crate::listen::Proxies;
 use crate::openai;
+use crate::whatsapp;
 
 /// The state that all handlers share.
 pub(crate) struct ApiState {
@@ -131,6 +132,11 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
     routes
 }
 
+/// The routes that need no credential: probes, and webhooks, whose requests are signed.
+fn open_routes() -> OpenApiRouter<Arc<ApiState>> {
+    health::routes().merge(whatsapp::webhook::routes())
+}
+
 /// The routes of a module. While the module is off, each of them answers with an error that names the module.
 fn module(name: &'static str, is_on: bool, routes: OpenApiRouter<Arc<ApiState>>) -> OpenApiRouter<Arc<ApiState>> {
     if is_on {
@@ -146,7 +152,7 @@ pub fn router(app: Arc<App>) -> Router {
     let bytes = Arc::new(ByteBudget::new(app.config.bytes_in_flight));
     let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0), proxies, bytes });
     let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
-    let (open, _) = health::routes().split_for_parts();
+    let (open, _) = open_routes().split_for_parts();
     authenticated_routes
         .method_not_allowed_fallback(envelope::method_not_allowed)
         .fallback(envelope::unknown_route)

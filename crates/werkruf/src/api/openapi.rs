@@ -10,7 +10,7 @@ use werkruf_contract::{
     ToolStarted, schema_of,
 };
 
-use super::{authenticated_routes, health};
+use super::{authenticated_routes, open_routes};
 use crate::config::ModulesOn;
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(write);
@@ -22,7 +22,7 @@ pub fn openapi() -> String {
 
 fn write() -> String {
     let (_, mut description) = authenticated_routes(ModulesOn::ALL).split_for_parts();
-    let (_, public) = health::routes().split_for_parts();
+    let (_, public) = open_routes().split_for_parts();
     description.merge(public);
     let mut document = serde_json::to_value(description).unwrap_or(Value::Null);
     document["info"] = json!({

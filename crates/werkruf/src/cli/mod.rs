@@ -35,6 +35,7 @@ mod status;
 mod tools;
 mod transport;
 mod version;
+mod whatsapp;
 mod wire;
 mod workspace;
 
@@ -206,6 +207,9 @@ enum Command {
     #[command(subcommand)]
     #[cfg(feature = "flights")]
     Flights(flights::Command),
+    /// Check the connection to WhatsApp, and inspect recorded payloads
+    #[command(subcommand)]
+    Whatsapp(whatsapp::Command),
     /// Inspect recorded model streams
     #[command(subcommand)]
     Wire(wire::Command),
@@ -328,6 +332,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Contract(command)) => contract::run(&command, json),
         #[cfg(feature = "flights")]
         Some(Command::Flights(command)) => flights::run(&command),
+        Some(Command::Whatsapp(command)) => whatsapp::run(&session, &command).await,
         Some(Command::Wire(command)) => wire::run(&command, json),
         Some(Command::Config(command)) => config::run(&session, &command).await,
         Some(Command::Init(command)) => init::run(&session, &command),

@@ -180,7 +180,9 @@ fn the_template_is_valid_as_written_and_uncommented() {
         })
         .map(|line| format!("{line}\n"))
         .collect();
-    let config = load(&settings, &[("CRM_WEBHOOK_SECRET", "0123456789abcdef")]).unwrap();
+    let secrets = ["WHATSAPP_ACCESS_TOKEN", "WHATSAPP_APP_SECRET", "WHATSAPP_VERIFY_TOKEN", "CRM_WEBHOOK_SECRET"];
+    let secrets = secrets.map(|name| (name, "0123456789abcdef"));
+    let config = load(&settings, &secrets).unwrap();
     assert_eq!((config.limits, config.tools.len(), config.assistants.len(), config.webhooks.len()), (Limits::default(), 1, 1, 1));
 }
 

@@ -16,6 +16,7 @@ use werkruf_tools::HttpToolConfig;
 
 use super::suggestion::advice;
 use super::violation::ConfigViolation;
+use super::whatsapp::WhatsAppSection;
 
 /// At most this many faults are listed; this also bounds how often the document is read again.
 const MAX_FAULTS: usize = 64;
@@ -45,6 +46,7 @@ pub(super) struct File {
     pub flights: Option<ModuleSection>,
     pub knowledge: Option<KnowledgeSection>,
     pub ask_gpt: Option<ModuleSection>,
+    pub whatsapp: WhatsAppSection,
     /// Checked one by one, so that each invalid value has its own path.
     pub limits: BTreeMap<String, u64>,
     pub assistants: Vec<Assistant>,

@@ -30,6 +30,16 @@ pub(super) fn check(document: &Document, flags: &Flags, environment: &Environmen
     if file.embedding.base_url.is_some() && !is_set(Variable::OPENAI_EMBEDDING_BASE_URL) && is_set(own) {
         refuse("/embedding/base_url", own.name());
     }
+    if file.whatsapp.base_url.is_some() && !is_set(Variable::WHATSAPP_BASE_URL) && is_set(Variable::WHATSAPP_ACCESS_TOKEN) {
+        refuse("/whatsapp/base_url", Variable::WHATSAPP_ACCESS_TOKEN.name());
+    }
+    for (at, number) in file.whatsapp.numbers.iter().enumerate() {
+        let [token, ..] = number.variables();
+        let foreign = Variable::SECRETS.iter().map(|secret| secret.name()).filter(|name| *name != Variable::WHATSAPP_ACCESS_TOKEN.name());
+        if let Some(secret) = foreign.into_iter().find(|name| *name == token) {
+            refuse(&format!("/whatsapp/numbers/{at}/access_token_env"), secret);
+        }
+    }
     let of_model = file.model.headers.iter().map(|(name, text)| (format!("/model/headers/{name}"), text));
     let of_tools = file
         .tools
@@ -75,6 +85,10 @@ mod tests {
         let header = "[model]\nbase_url = 'http://192.0.2.1/v1'\nheaders = { X = '${WERKRUF_ADMIN_KEY}' }\n";
         assert_eq!(refused(header, None, &[("WERKRUF_ADMIN_KEY", "0123456789abcdef")]), ["/model/headers/X"]);
         assert_eq!(refused(TOOL, None, &[key]), ["/tools/0/headers/X"]);
+        let graph = "[whatsapp]\nbase_url = 'http://192.0.2.1'\n";
+        assert_eq!(refused(graph, None, &[("WHATSAPP_ACCESS_TOKEN", "t")]), ["/whatsapp/base_url"]);
+        let number = "[[whatsapp.numbers]]\nphone_number_id = '1'\ntenant = 'demo'\naccess_token_env = 'OPENAI_API_KEY'\n";
+        assert_eq!(refused(number, None, &[key]), ["/whatsapp/numbers/0/access_token_env"]);
 
         let none = Vec::<String>::new();
         assert_eq!(refused(model, Some("./werkruf.toml"), &[key]), none, "named");

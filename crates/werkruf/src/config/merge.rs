@@ -16,7 +16,7 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
     AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, implicit, limits, model,
-    postgres, prices, reader, tls, tokens, unread, webhooks,
+    postgres, prices, reader, tls, tokens, unread, webhooks, whatsapp,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -89,6 +89,9 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         egress,
         #[cfg(feature = "flights")]
         flights: if modules.flights { super::flights::merge(environment, violations) } else { Default::default() },
+        whatsapp: whatsapp::merge(document, environment, violations),
+        keyword_tools: whatsapp::keyword_tools(document),
+        whatsapp_secrets: whatsapp::secret_variables(document),
         reader: reader::merge(document, environment, violations),
         secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),

@@ -24,6 +24,7 @@ mod tokens;
 mod unread;
 mod violation;
 mod webhooks;
+mod whatsapp;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -57,6 +58,7 @@ pub use violation::ConfigViolation;
 pub use webhooks::WebhookConfig;
 
 use crate::listen::CertificateFiles;
+use crate::whatsapp::WhatsAppSettings;
 use file::{Document, Places};
 
 /// The config file in the working directory that is read without `--config`.
@@ -158,6 +160,11 @@ pub struct Config {
     pub modules: ModulesOn,
     #[cfg(feature = "flights")]
     pub flights: FlightsConfig,
+    pub whatsapp: WhatsAppSettings,
+    /// The tools that `[whatsapp.keywords]` names, each with its place in the file.
+    pub(crate) keyword_tools: Vec<(String, String)>,
+    /// The variables that hold secrets of `[[whatsapp.numbers]]`.
+    pub(crate) whatsapp_secrets: Vec<String>,
     /// Encrypts stored secrets; `None`: the key is in a file next to the database.
     pub secret_key: Option<SecretString>,
     pub log: LogConfig,

@@ -152,6 +152,22 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # [egress]
 # allow = ["10.0.0.0/8"]               # private networks that tools and webhooks may reach by a host name
 
+# [whatsapp]                           # the channel WhatsApp; docs/whatsapp.md has the five steps
+# # reconcile_s = 30                   # how long a doubtful message waits for a delivery report
+# [[whatsapp.numbers]]
+# phone_number_id = "106540352242922"
+# tenant = "demo"
+# branch_id = 1
+# # access_token_env = "WHATSAPP_ACCESS_TOKEN"
+# # app_secret_env = "WHATSAPP_APP_SECRET"
+# # verify_token_env = "WHATSAPP_VERIFY_TOKEN"
+# # template = "notice"                # sent when the person wrote nothing for 24 hours; one variable
+# # approval_template = "approval"     # the same with two quick-reply buttons
+# # template_language = "de"
+# # assistant = "default"
+# [whatsapp.keywords.de]               # whole messages that need no model
+# "meine tickets" = "get_requests"
+
 # [safety.strict]                      # chosen by a caller with X-Safety-Mode: strict
 # tools_denied = ["order_status"]
 # approval_required_for = []

@@ -33,6 +33,9 @@ mod flight_functions;
 #[cfg(test)]
 mod formats;
 #[cfg(test)]
+#[path = "../support/graph.rs"]
+mod graph;
+#[cfg(test)]
 mod held_turn;
 #[cfg(test)]
 mod idempotency;
@@ -89,3 +92,5 @@ mod tokens;
 mod tool_tenants;
 #[cfg(test)]
 mod webhooks;
+#[cfg(test)]
+mod whatsapp;

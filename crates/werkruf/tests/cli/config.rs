@@ -24,6 +24,35 @@ fn init_writes_a_file_that_passes_and_never_overwrites() {
 }
 
 #[test]
+fn a_number_needs_an_assistant_that_speaks_there_and_keywords_need_tools() {
+    let secrets = ["WHATSAPP_ACCESS_TOKEN", "WHATSAPP_APP_SECRET", "WHATSAPP_VERIFY_TOKEN"];
+    let folder = secrets.iter().fold(TestFolder::new(), |folder, name| folder.with(name, "0123456789"));
+    let number =
+        |id: &str, assistant: &str| format!("[[whatsapp.numbers]]\nphone_number_id = '{id}'\ntenant = 'demo'\nassistant = '{assistant}'\n");
+    let assistants =
+        "[workspace]\n[[assistants]]\nname = 'desk'\nchannels = ['web']\n[[assistants]]\nname = 'phone'\nchannels = ['whatsapp']\n";
+    let keywords = "[whatsapp.keywords.de]\ntickets = 'get_requets'\nsuche = 'search_knowledge_base'\nget_todos = ['liste']\n";
+    folder.file("werkruf.toml", &format!("{}{}{}{keywords}{assistants}", number("1", "desk"), number("2", "nobody"), number("3", "phone")));
+    let run = |arguments: &[&str]| folder.run(&[arguments, &["--config", "werkruf.toml"]].concat());
+    let report = run(&["config", "check", "--json"]).exits(1).json();
+    let at = |path: &str, line| (path.to_owned(), line);
+    let expected = [
+        at("/whatsapp/keywords/de/suche", 15),
+        at("/whatsapp/keywords/de/tickets", 14),
+        at("/whatsapp/numbers/0/assistant", 4),
+        at("/whatsapp/numbers/1/assistant", 8),
+    ];
+    assert_eq!(violations(&report), expected);
+    let messages: Vec<&str> = report["violations"].as_array().unwrap().iter().map(|one| one["message"].as_str().unwrap()).collect();
+    assert!(messages[0].contains("[knowledge]") && messages[1].contains("get_requests"), "{messages:?}");
+    assert!(messages[2].contains("does not speak on `whatsapp`") && messages[3].contains("`nobody`"), "{messages:?}");
+    folder.file("werkruf.toml", &format!("{}{assistants}", number("3", "phone")));
+    run(&["config", "check"]).exits(0);
+    let checked = run(&["whatsapp", "check", "--json"]).exits(1).json();
+    assert_eq!((&checked["ok"], &checked["findings"][1]["what"]), (&json!(false), &json!("public address")), "{checked}");
+}
+
+#[test]
 fn every_violation_is_listed_with_its_place() {
     let folder = TestFolder::new();
     folder.file(
@@ -161,7 +190,7 @@ fn the_documentation_names_exactly_the_variables_that_are_read() {
     let named: BTreeSet<String> = documentation
         .split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
         .filter(|word| {
-            ["OPENAI_", "WERKRUF_", "SUPABASE_", "SEATSAERO_", "AMADEUS_", "DUFFEL_", "FLIGHTS_"]
+            ["OPENAI_", "WERKRUF_", "SUPABASE_", "SEATSAERO_", "AMADEUS_", "DUFFEL_", "FLIGHTS_", "WHATSAPP_"]
                 .iter()
                 .any(|start| word.starts_with(start))
                 && !word.ends_with('_')

@@ -96,6 +96,11 @@ impl TestServer {
         Self { app, model, address, client, folder }
     }
 
+    /// Where the server listens.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// A request without a credential.
     pub fn bare(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))

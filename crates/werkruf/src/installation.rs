@@ -1,0 +1,57 @@
+//! What exists in every opened store: the tenants that the configuration names, and the sample data where it is wanted.
+
+use jiff::Timestamp;
+use werkruf_contract::{Clock, Uuid};
+use werkruf_store::{People, Store};
+
+use crate::app::StartError;
+use crate::config::{Config, ConfigViolation};
+use crate::sample;
+use crate::whatsapp::WhatsAppSettings;
+
+/// Keys of the store's settings table that describe the installation.
+const INSTALLED_AT: &str = "installed_at";
+const SAMPLE_DATA: &str = "sample_data";
+
+/// Makes tenant `demo`, and writes the sample data once if the configuration wants it. Without a setting, a new installation on loopback
+/// without a config file gets the sample data.
+pub(crate) async fn initialize(config: &Config, store: &dyn Store, now: Timestamp) -> Result<(), StartError> {
+    store.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
+    let new = store.setting(INSTALLED_AT.to_owned()).await?.is_none();
+    let by_default = new && config.listen.ip().is_loopback() && config.file.is_none();
+    let with_sample = config.sample_data.unwrap_or(by_default);
+    if with_sample && store.setting(SAMPLE_DATA.to_owned()).await?.is_none() {
+        sample::write(store, now).await?;
+        store.put_setting(SAMPLE_DATA.to_owned(), now.to_string()).await?;
+    }
+    if new {
+        store.put_setting(INSTALLED_AT.to_owned(), now.to_string()).await?;
+    }
+    Ok(())
+}
+
+/// Finds the tenants of numbers. A tenant named by a slug is made; one named by an id must exist.
+pub(crate) async fn resolve_tenants(
+    mut settings: WhatsAppSettings,
+    people: &(impl People + ?Sized),
+    clock: &Clock,
+) -> Result<WhatsAppSettings, Vec<ConfigViolation>> {
+    let mut violations = Vec::new();
+    for (at, number) in settings.numbers.iter_mut().enumerate() {
+        match tenant(&number.tenant, people, clock).await {
+            Ok(id) => number.tenant_id = id,
+            Err(message) => violations.push(ConfigViolation::new(format!("/whatsapp/numbers/{at}/tenant"), message)),
+        }
+    }
+    if violations.is_empty() { Ok(settings) } else { Err(violations) }
+}
+
+async fn tenant(name: &str, people: &(impl People + ?Sized), clock: &Clock) -> Result<Uuid, String> {
+    if let Some(found) = people.tenant(name.to_owned()).await.map_err(|error| error.to_string())? {
+        return Ok(found.id);
+    }
+    if Uuid::try_parse(name).is_ok() {
+        return Err(format!("there is no tenant with the id {name}; a new tenant is named by its slug"));
+    }
+    people.ensure_tenant(clock.new_id(), name.to_owned(), clock.now()).await.map(|made| made.id).map_err(|error| error.to_string())
+}
