@@ -25,7 +25,7 @@ run: $(BIN) ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and no
 	@$(BIN) serve $(ARGS)
 
 PREFIX ?= /usr/local
-PROFILE ?= release
+PROFILE ?= dist
 BUILT = target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
 install: toolchain ## Build, and copy the two programs to PREFIX/bin (/usr/local)

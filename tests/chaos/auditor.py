@@ -4,7 +4,7 @@
 usage: auditor.py DB OBSERVATIONS.json      exit 1 on violations (DB is an SQLite file; faults_cluster.py audits PostgreSQL itself)
 
 The observations: {"tool": [{"run", "n", "round", "effect", "job_id", "key", "turn_id"}], one per request that reached the tool,
-"model": [{"run"}], one per request that reached the model, "clients": [{"run", "key", "turn_id", "text", "received", "canceled"}] of chats,
+"model": [{"run"}], one per request that reached the model, "notified": [{"id", "turn_id", "body", "signed"}] of the webhook, "clients": [{"run", "key", "turn_id", "text", "received", "canceled"}] of chats,
 "direct": [{"run", "key", "job_id", "ok"}] of tools called without a model, "labels": {run: its fault}, "may_fail": {run: codes its turn may end with}}.
 The message of a run contains its name as `run=NAME`, and so do the arguments of its calls.
 
@@ -23,6 +23,8 @@ The invariants and the methods that check them (`proof.py` damages a sound datab
   I8 every model request has a usage row, with only as many extra rows as crashes explain; reported tokens are those of the model
                                                                          usage_rows
   I9 clients received the stored text                                    texts
+  I10 every ended turn is told to the program exactly once, or again with the same bytes; in order per conversation
+                                                                         notifications
 """
 import collections
 import json
@@ -47,6 +49,7 @@ class Audit:
         self.leases = read("SELECT * FROM leases")
         self.attempts = group(read("SELECT * FROM call_attempts ORDER BY attempt"), "call_id")
         self.usage = group(read("SELECT * FROM api_usage"), "turn_id")
+        self.outbox = group(read("SELECT * FROM outbox ORDER BY id"), "turn_id")
         self.runs = {}
         for message in self.messages:
             found = message["role"] == "user" and re.search(r"run=(\S+)", message["content"])
@@ -61,7 +64,7 @@ class Audit:
 
     def all(self):
         for check in (self.sound_file, self.one_turn_per_key, self.all_ended, self.legal_rows, self.valid_history, self.numbering,
-                      self.effects, self.replies, self.usage_rows, self.texts):
+                      self.effects, self.replies, self.usage_rows, self.texts, self.notifications):
             check()
         return self.violations
 
@@ -241,6 +244,27 @@ class Audit:
                 continue
             if not client["text"] == turn["message"] == last.get(turn["id"]):
                 self.report("I9", turn["id"], f"received {client['text']!r}, stored {turn['message']!r} and {last.get(turn['id'])!r}")
+
+    def notifications(self):
+        received = group((one for one in self.observations["notified"] if one["turn_id"] in self.turns), "turn_id")
+        for turn in self.turns.values():
+            rows = self.outbox.get(turn["id"], [])
+            # A restore ends turns without telling anybody, and holds what was not sent.
+            if turn["status"] not in TERMINAL or turn["error_code"] == "restored" or any(row["status"] == "held" for row in rows):
+                continue
+            if [row["status"] for row in rows] != ["sent"]:
+                self.report("I10", turn["id"], f"its notifications are {[row['status'] for row in rows]}")
+                continue
+            if {one["id"] for one in received[turn["id"]]} != {rows[0]["id"]}:
+                self.report("I10", turn["id"], f"{rows[0]['id']} was not received, or another one was: {received[turn['id']]}")
+            if len({one["body"] for one in received[turn["id"]]}) > 1 or not all(one["signed"] for one in received[turn["id"]]):
+                self.report("I10", turn["id"], "a repetition has other bytes, or a signature is wrong")
+        last = {}
+        for one in self.observations["notified"]:
+            conversation = self.turns.get(one["turn_id"], {}).get("conversation_id")
+            if conversation and one["id"] < last.get(conversation, ""):
+                self.report("I10", one["turn_id"], "it was told after a later one of the conversation")
+            last[conversation] = max(last.get(conversation, ""), one["id"])
 
 
 def began(turn):

@@ -151,6 +151,22 @@ class Experiment:
         self.await_crash(crash, [thread])
         self.restart_and_finish(client, threads=[thread])
 
+    def outbox(self, effect, what, crash):
+        client = self.client(f"{effect}: {what}", self.conversation(), effect=effect)
+        self.restart(crash)
+        thread = in_thread(client.attempt)
+        until(lambda: self.server.died() or client.ended, 30, "the end of the turn")
+        until(lambda: self.server.died() or self.all_notified(), 30, f"the crash {crash}")
+        self.await_crash(crash, [thread])
+        self.restart_and_finish(client, threads=[thread])
+
+    def all_notified(self):
+        return not self.server.rows("SELECT 1 AS one FROM outbox WHERE status IN ('pending', 'sending')")
+
+    def await_notifications(self):
+        """A row that a killed server was sending is sent again after its claim has ended."""
+        until(self.all_notified, 60, "the notifications")
+
     def cancels(self, effect, what, crash):
         first, second, threads = self.two_turns(effect, what, crash, work_ms=400)
         second.canceled = True
@@ -234,7 +250,7 @@ class Experiment:
             for table, do in ((points.POINTS, self.point), (points.HELD, self.held), (points.TAKEOVERS, self.takeover),
                               (points.WAITING, self.waiting), (points.APPROVALS, self.approval), (points.DRAINS, self.drain), (points.DIRECT, self.direct),
                               (points.LONG, self.long), (points.CANCELS, self.cancels),
-                              (points.RETENTION, self.retention)):
+                              (points.RETENTION, self.retention), (points.OUTBOX, self.outbox)):
                 work += [(do, effect, *entry) for entry in table if only in f"{do.__name__} {entry[0]} {entry[1]}"]
         rng.shuffle(work)
         return work
@@ -255,7 +271,7 @@ class Experiment:
 
     def observations(self):
         mine = lambda requests: [r for r in list(requests) if r["run"].startswith(self.name + "-")]
-        return {"tool": mine(self.tool.requests), "model": mine(self.model.requests), "labels": self.labels, "may_fail": self.may_fail,
+        return {"tool": mine(self.tool.requests), "model": mine(self.model.requests), "notified": list(self.tool.notified), "labels": self.labels, "may_fail": self.may_fail,
                 "clients": [client.observation() for client in self.clients], "direct": [direct.observation() for direct in self.directs]}
 
     def audited(self):
@@ -268,6 +284,7 @@ class Experiment:
                 self.restart()
             ended = lambda: not self.server.rows("SELECT 1 FROM turns WHERE finished_at IS NULL")
             until(ended, 30, "the end of all turns")
+            self.await_notifications()
         except Exception as error:
             self.failures.append(f"{self.name}: {error!r}")
         self.server.terminate()

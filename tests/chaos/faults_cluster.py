@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "postgres")
 import points  # noqa: E402
 from auditor import audit_rows  # noqa: E402
 from own import Postgres  # noqa: E402
-from scenario import LOST, STARTED, Client, config, in_thread  # noqa: E402
+from scenario import LOST, SECRET, STARTED, Client, config, in_thread  # noqa: E402
 from server import BINARY, Server, environment, events, until  # noqa: E402
 from experiment import Experiment  # noqa: E402
 
@@ -35,7 +35,7 @@ class Replicas(Server):
     def __init__(self, model, tool, env):
         self.postgres = Postgres()
         self.folder = tempfile.TemporaryDirectory(prefix="werkruf-cluster-")
-        self.env = environment(model, {"WERKRUF_LOG": "warn", **env})
+        self.env = environment(model, {"WERKRUF_LOG": "warn", "CHAOS_SECRET": SECRET, **env})
         path = os.path.join(self.folder.name, "werkruf.toml")
         pathlib.Path(path).write_text(config(tool))
         self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", self.postgres.url, "--config", path]
@@ -231,6 +231,7 @@ class ClusterExperiment(Experiment):
         try:
             ended = lambda: not self.server.rows("SELECT 1 AS one FROM turns WHERE finished_at IS NULL")
             until(ended, 60, "the end of all turns")
+            self.await_notifications()
         except Exception as error:
             self.failures.append(f"{self.name}: {error!r}")
         violations = self.violations(keep)

@@ -200,7 +200,8 @@ def unused_path(server, name):
 
 
 def check_sound(path, observations):
-    found = audit(path, observations)
+    # A copy may be made before a notification was sent.
+    found = [what for what in audit(path, observations) if not what.startswith("I10 ")]
     assert not found, found[:3]
 
 
@@ -239,7 +240,7 @@ def restored_under_load(experiment, options):
         run_command(server, "backup", copy)
     other = FirstStart(experiment, None, lambda new: run_command(new, "restore", copy))
     try:
-        empty = {"tool": [], "model": [], "clients": [], "direct": [], "labels": {}, "may_fail": {run: ["restored"] for run in experiment.labels}}
+        empty = {"tool": [], "model": [], "notified": [], "clients": [], "direct": [], "labels": {}, "may_fail": {run: ["restored"] for run in experiment.labels}}
         found = [what for what in audit(other.db, empty) if what.startswith(COPY_INVARIANTS)]
         assert not found, found[:3]
         before = len(experiment.tool.requests)

@@ -132,12 +132,19 @@ RESTORES = [
 ]
 ERASURES = [("inside the erasure", "inside_erase:1"), ("listed, not committed", "erase_listed:1"), ("erased, not compacted", "erased:1")]
 
+# (description, the crash while the end of a turn is told to a program)
+OUTBOX = [
+    ("a notification is claimed, not sent", "outbox_claimed:1"),
+    ("a notification is sent, its end not written", "outbox_sent:1"),
+    ("a notification is sent, and its end written", "outbox_settled:1"),
+]
+
 # (description, the crash after SIGTERM)
 DRAINS = [("in drain", "in_drain:1"), ("after turns were asked to release their leases", "in_release:1:10")]
 
 
 def named():
-    tables = (POINTS, TAKEOVERS, WAITING, APPROVALS, DRAINS, DIRECT, LONG, CANCELS, RETENTION, MIGRATIONS, IMPORTS, BACKUPS, RESTORES, ERASURES)
+    tables = (POINTS, TAKEOVERS, WAITING, APPROVALS, DRAINS, DIRECT, LONG, CANCELS, RETENTION, OUTBOX, MIGRATIONS, IMPORTS, BACKUPS, RESTORES, ERASURES)
     return {crash.split(":")[0] for table in tables for _, crash, *_ in table if crash}
 
 

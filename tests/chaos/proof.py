@@ -48,6 +48,8 @@ DAMAGE = [
            f" WHERE turn_id = {ONE}"),
     ("I9", f"UPDATE messages SET content = 'Something else.' WHERE {REPLY}"),
     ("I9", f"UPDATE turns SET message = 'Something else.' WHERE id = {ONE}"),
+    ("I10", f"DELETE FROM outbox WHERE turn_id = {ONE}"),
+    ("I10", f"UPDATE outbox SET status = 'dead' WHERE turn_id = {ONE}"),
 ]
 
 
@@ -90,6 +92,18 @@ def more_model_requests(observations):
     observations["model"] += observations["model"][:1] * 20
 
 
+def never_told(observations):
+    observations["notified"] = []
+
+
+def told_otherwise(observations):
+    observations["notified"] += [{**one, "body": one["body"] + " "} for one in observations["notified"]]
+
+
+def told_out_of_order(observations):
+    observations["notified"].reverse()
+
+
 def other_outcome(observations):
     observations["direct"][0]["ok"] = not observations["direct"][0]["ok"]
 
@@ -97,7 +111,7 @@ def other_outcome(observations):
 # (invariant, the change of the observations, the part of them that must not be empty)
 FALSE_OBSERVATIONS = [("I6", sent_again, "tool"), ("I6", unknown_call, "tool"), ("I6", twice_under_two_ids, "tool"), ("I6", never_arrived, "tool"),
         ("I6", other_key, "tool"), ("I1", lost_turn, "clients"), ("I9", other_text, "clients"), ("I5", received_too_much, "clients"),
-        ("I8", more_model_requests, "model"), ("I1", other_outcome, "direct")]
+        ("I8", more_model_requests, "model"), ("I10", never_told, "notified"), ("I10", told_otherwise, "notified"), ("I10", told_out_of_order, "notified"), ("I1", other_outcome, "direct")]
 
 
 # Damage that was detected already and need not be tried again.
@@ -134,7 +148,7 @@ def undetected(path, observations):
 
 
 def expect_detection(missed, invariant, what, path, observations):
-    if any(violation.startswith(invariant) for violation in audit(path, observations)):
+    if any(violation.startswith(invariant + " ") for violation in audit(path, observations)):
         DETECTED.add(what)
     else:
         missed.append(f"the auditor does not detect {invariant}: {what}")

@@ -1,5 +1,7 @@
 """The programs around a crashing server: a model that answers from the history alone, a tool that counts requests, clients that retry."""
 import atexit
+import hashlib
+import hmac
 import http.client
 import json
 import os
@@ -17,6 +19,8 @@ from fakes import FakeEndpoint, FakeServer, calls, chunk, text  # noqa: E402
 from server import Server, events, until  # noqa: E402
 
 EFFECTS = ("read", "idempotent", "once")
+# Signs the notifications about ended turns.
+SECRET = "secret-of-the-notifications"
 LOST = (urllib.error.URLError, ConnectionError, http.client.HTTPException, TimeoutError, ValueError, OSError)
 
 
@@ -87,11 +91,18 @@ class Tool(FakeServer):
     """Records every request before it does anything else. `kill_during` maps a request to a function that kills the server during it."""
 
     def __init__(self):
-        self.kill_during, self.answered = {}, []
+        self.kill_during, self.answered, self.notified = {}, [], []
 
         class Endpoint(FakeEndpoint):
             def do_POST(self):
-                body = json.loads(self.body())
+                raw = self.body()
+                body = json.loads(raw)
+                if self.path == "/notified":
+                    signature = "sha256=" + hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
+                    with self.owner.lock:
+                        self.owner.notified.append({"id": body["id"], "turn_id": body["turn_id"], "body": raw.decode(),
+                                                    "signed": hmac.compare_digest(signature, self.headers["x-werkruf-signature-256"] or "")})
+                    return self.answer(200, {})
                 arguments = body["arguments"]
                 self.owner.note({"run": arguments["run"], "n": arguments["n"], "round": arguments["round"], "effect": self.path.strip("/"),
                                  "job_id": body["job_id"], "turn_id": body["turn_id"], "key": self.headers["idempotency-key"]})
@@ -128,8 +139,9 @@ def config(tool):
     """Three counting tools, one per effect, and three more that need an approval."""
     plain = "".join(TOOL % {"name": effect, "effect": effect, "url": tool.url} for effect in EFFECTS)
     with_approval = "".join(TOOL % {"name": effect + "_approved", "effect": effect, "url": tool.url} + 'approval = "admin"\n' for effect in EFFECTS)
+    notified = f"[[webhooks]]\nname = 'chaos'\nurl = '{tool.url}/notified'\nevents = ['turn_finished', 'turn_failed']\nsecret_env = 'CHAOS_SECRET'\n"
     # The harness asks and approves with one key.
-    return "[retention]\nevents_days = 1\n[approvals]\nfour_eyes = false\n" + plain + with_approval
+    return "[retention]\nevents_days = 1\n[approvals]\nfour_eyes = false\n" + notified + plain + with_approval
 
 
 # No server process is left running when the harness fails.
@@ -143,7 +155,7 @@ class CrashingServer(Server):
     def __init__(self, model, tool, env=None):
         self.up = threading.Lock()
         self.kills = 0
-        super().__init__(model, config(tool), {"WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LOG": "warn", **(env or {})})
+        super().__init__(model, config(tool), {"WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LOG": "warn", "CHAOS_SECRET": SECRET, **(env or {})})
 
     def start(self, crash=None):
         """Returns when the server is ready, or dead if a crash is set."""

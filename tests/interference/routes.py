@@ -88,6 +88,10 @@ def listed(path, *filters):
     return make
 
 
+def people(name):
+    return lambda ask: (f"/api/people/{name}" + ask.random.choice(("", "?limit=2", "?order=desc&limit=3", f"?after={ask.random.randint(1, 60)}")), None, {})
+
+
 ROUTES = {
     "POST /api/admin/backup": lambda ask: (None, {"path": "/nowhere/x.db"}, {}),
     "POST /api/admin/import": lambda ask: (None, {"from": "sqlite:/nowhere/x.db"}, {}),
@@ -130,6 +134,25 @@ ROUTES = {
     "DELETE /api/knowledge/documents/{id}": document,
     "POST /api/knowledge/files": upload,
     "POST /api/knowledge/search": lambda ask: (None, {"query": ask.words(3), "top_k": 5, "collection": ask.random.choice(("default", "default", "hidden", "notes"))}, {}),
+    "GET /api/people/users": people("users"),
+    "POST /api/people/users": lambda ask: (None, {"first_name": ask.words(2), "last_name": "x", "locale": "en-US", **ask.random.choice(({}, {"id": ask.random.randint(1, 90)}))}, {}),
+    "GET /api/people/users/{id}": lambda ask: (f"/api/people/users/{ask.random.randint(1, 90)}", None, {}),
+    "PATCH /api/people/users/{id}": lambda ask: (f"/api/people/users/{ask.random.randint(70, 90)}", {"last_name": ask.words(2), "active": ask.random.choice((True, False))}, {}),
+    "DELETE /api/people/users/{id}": lambda ask: (f"/api/people/users/{ask.random.randint(70, 90)}", None, {}),
+    "PUT /api/people/users/{id}/roles": lambda ask: (f"/api/people/users/{ask.random.randint(70, 90)}/roles", {"role_ids": [ask.random.randint(1, 12)]}, {}),
+    "GET /api/people/users/{id}/may/{tool}": lambda ask: (f"/api/people/users/{ask.random.randint(1, 90)}/may/{ask.random.choice(('get_requests', 'get_user_info', 'crm', 'none'))}"
+                                                          + ask.random.choice(("", f"?user_id={ask.random.randint(1, 60)}")), None, {}),
+    "GET /api/people/roles": people("roles"),
+    "POST /api/people/roles": lambda ask: (None, {"name": ask.words(2), "permissions": []}, {}),
+    "GET /api/people/roles/{id}": lambda ask: (f"/api/people/roles/{ask.random.randint(1, 12)}", None, {}),
+    "PATCH /api/people/roles/{id}": lambda ask: (f"/api/people/roles/{ask.random.randint(5, 12)}", {"name": ask.words(2)}, {}),
+    "DELETE /api/people/roles/{id}": lambda ask: (f"/api/people/roles/{ask.random.randint(1, 12)}", None, {}),
+    "PUT /api/people/roles/{id}/permissions": lambda ask: (f"/api/people/roles/{ask.random.randint(5, 12)}/permissions", [], {}),
+    "GET /api/people/branches": people("branches"),
+    "POST /api/people/branches": lambda ask: (None, {"name": ask.words(2), "time_zone": "UTC"}, {}),
+    "GET /api/people/branches/{id}": lambda ask: (f"/api/people/branches/{ask.random.randint(1, 9)}", None, {}),
+    "PATCH /api/people/branches/{id}": lambda ask: (f"/api/people/branches/{ask.random.randint(3, 9)}", {"name": ask.words(2)}, {}),
+    "DELETE /api/people/branches/{id}": lambda ask: (f"/api/people/branches/{ask.random.randint(1, 9)}", None, {}),
     "POST /api/people/users/{id}/erase": lambda ask: (f"/api/people/users/{ask.random.randint(70, 90)}/erase", {"cancel": True}, {}),
     "GET /api/tool-calls": listed("/api/tool-calls", ("conversation_id", "conversation"), ("turn_id", "turn"), ("after", "call")),
     "GET /api/tool-calls/{id}": at("/api/tool-calls/{id}"),

@@ -36,7 +36,7 @@ pub use hex::hex;
 pub use json_size::{MAX_JSON_VALUES, count_json_values, json_bytes};
 pub use models::{Citation, ModelSource, Models, NoModels, TextAnswer, TextRequest};
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
-pub use principal::{Access, Need, Permission, Principal, Role, Scope, Tenant};
+pub use principal::{Access, HeldPermission, Need, Permission, Principal, Role, Scope, Tenant};
 pub use results::{MODEL_BYTES, NoResults, Results, StoredResult, excerpt};
 pub use schema::{Shape, parameters_of, strict};
 pub use tool::{BoxFuture, Invocation, PENDING_QUESTION, Reply, State, Tool, ToolSpec, Trust, merge_concurrent, merge_state};

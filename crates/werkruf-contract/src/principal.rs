@@ -42,6 +42,21 @@ pub struct Permission {
     pub scope: Scope,
 }
 
+impl std::fmt::Display for Permission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}:{}", self.entity, self.entity_type, self.access)
+    }
+}
+
+/// A permission that a user has by one of their roles.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldPermission {
+    /// The name of the role.
+    pub role: String,
+    #[serde(flatten)]
+    pub permission: Permission,
+}
+
 /// The permission that a tool requires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Need {
@@ -86,7 +101,7 @@ pub struct Principal {
     pub branch_id: Option<i64>,
     pub locale: String,
     pub time_zone: String,
-    pub permissions: Vec<Permission>,
+    pub permissions: Vec<HeldPermission>,
 }
 
 /// A tenant, by both of its names.
@@ -115,11 +130,24 @@ impl Principal {
 
     /// The widest scope that any role grants for this need; `None` means permission denied.
     pub fn grant(&self, need: &Need) -> Option<Scope> {
-        self.permissions
-            .iter()
-            .filter(|p| p.entity == need.entity && p.entity_type == need.entity_type && p.access.covers(need.access))
-            .map(|p| p.scope)
-            .max_by_key(|scope| scope.width())
+        self.decisive(need).map(|held| held.permission.scope)
+    }
+
+    /// The permission that decides about this need: the one with the widest scope, of the first role that has it.
+    pub fn decisive(&self, need: &Need) -> Option<&HeldPermission> {
+        let covers = |p: &Permission| p.entity == need.entity && p.entity_type == need.entity_type && p.access.covers(need.access);
+        // Of equal ones `max_by_key` takes the last.
+        self.permissions.iter().rev().filter(|held| covers(&held.permission)).max_by_key(|held| held.permission.scope.width())
+    }
+
+    /// Whether a grant of this scope covers the rows of another user of the tenant, by that user's branch.
+    pub fn reaches(&self, grant: Scope, user_id: i64, branch_id: Option<i64>) -> bool {
+        match grant {
+            _ if self.user_id == user_id.to_string() => true,
+            Scope::Own => false,
+            Scope::Branch => self.branch_id.is_some() && self.branch_id == branch_id,
+            Scope::All => true,
+        }
     }
 
     /// Whether one of the roles has this name.

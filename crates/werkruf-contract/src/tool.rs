@@ -66,6 +66,8 @@ pub struct ToolSpec {
     pub effect: Effect,
     /// The permission that the caller needs; `None` if no permission is needed.
     pub permission: Option<Need>,
+    /// The permission whose scope decides about the data of other users, if it is not `permission`.
+    pub permission_for_others: Option<Need>,
     /// The longest duration of one attempt; `None`: `limits.tool_ms`.
     pub timeout: Option<Duration>,
     /// The maximum number of attempts, including the first. A `once` tool always has one attempt.
@@ -137,6 +139,7 @@ impl ToolSpec {
             description: description.into(),
             effect,
             permission: None,
+            permission_for_others: None,
             timeout: None,
             attempts: 3,
             reuse: None,

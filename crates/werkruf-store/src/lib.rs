@@ -18,6 +18,7 @@ pub mod import;
 mod keys;
 mod legacy;
 mod maintenance;
+mod manage_people;
 mod module;
 mod moving;
 mod outbox;
@@ -51,6 +52,7 @@ pub use history::{HistoryImport, NewHistory};
 pub use keys::{Credentials, KeyDigest, KeyRow, KeyUse, NewKey, Scopes};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
 pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, MaintenanceError, MaintenanceFuture, Restored};
+pub use manage_people::{EditRefusal, ManagePeople, NumberPage, PeopleEdit, PeopleKind, PeoplePage, PeopleRow};
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
 pub use moving::{Moved, TableSum};
 pub use outbox::{
@@ -93,6 +95,7 @@ pub trait Store:
     Turns
     + Records
     + People
+    + ManagePeople
     + Credentials
     + Audit
     + Import
@@ -240,7 +243,7 @@ pub struct PeopleBatch {
     pub users: Vec<NewUser>,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
     pub id: i64,
     pub name: String,
@@ -269,4 +272,11 @@ pub struct NewUser {
     pub branch_id: Option<i64>,
     #[serde(default)]
     pub role_ids: Vec<i64>,
+    /// A user who is not active is treated as unknown. An import makes every user of its file active.
+    #[serde(default = "active")]
+    pub active: bool,
+}
+
+const fn active() -> bool {
+    true
 }

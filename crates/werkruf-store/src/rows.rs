@@ -159,7 +159,7 @@ pub struct CallRow {
     pub dedupe_of: Option<Uuid>,
     pub retry_of: Option<Uuid>,
     pub idempotency_key: Option<String>,
-    /// The permission decision of the call pipeline: `{needs, granted, scope}`.
+    /// The permission decision of the call pipeline: `{needs, granted, role, permission, scope}`.
     pub permission: Option<JsonText>,
     /// The `ToolContext` without `auth`.
     pub context: JsonText,

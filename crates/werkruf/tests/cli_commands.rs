@@ -30,11 +30,15 @@ mod model;
 mod office;
 #[path = "cli/outbox.rs"]
 mod outbox;
+#[path = "cli/people.rs"]
+mod people;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/status.rs"]
 mod status;
 #[path = "cli/support.rs"]
 mod support;
+#[path = "../../../tests/postgres/fresh.rs"]
+mod testbed;
 #[path = "cli/tls.rs"]
 mod tls;

@@ -29,7 +29,11 @@ pub(crate) async fn approver_rows(scope: &TurnScope, approval: &NewApproval) -> 
     for channel in channels.of_people() {
         let ids = left.iter().map(|person| person.user_id.to_string()).collect();
         let contacts = scope.outbox.contacts_of(scope.tenant_id(), channel.name().to_owned(), ids).await?;
-        let known: HashMap<String, ContactRow> = contacts.into_iter().map(|contact| (contact.user_id.clone(), contact)).collect();
+        let mut known: HashMap<String, ContactRow> = HashMap::new();
+        for contact in contacts {
+            // The one that the person used last comes first.
+            known.entry(contact.user_id.clone()).or_insert(contact);
+        }
         left.retain(|person| {
             let id = person.user_id.to_string();
             let written = known.get(&id).map(|contact| (contact.account.clone(), contact.address.clone()));

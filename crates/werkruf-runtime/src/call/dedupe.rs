@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use werkruf_contract::{CallStatus, Effect, ErrorCode, Failure, Permission, Principal, ToolSpec, Uuid, hex};
+use werkruf_contract::{CallStatus, Effect, ErrorCode, Failure, HeldPermission, Principal, ToolSpec, Uuid, hex};
 use werkruf_store::{CallRow, Reusable, StoreError};
 
 use super::batch::{CallBatch, Halt};
@@ -51,7 +51,7 @@ impl CallIdentity<'_> {
 }
 
 /// Changes whenever a user's rights change.
-fn permission_version(permissions: &[Permission]) -> String {
+fn permission_version(permissions: &[HeldPermission]) -> String {
     let bytes = serde_json::to_vec(permissions).unwrap_or_default();
     hex(&Sha256::digest(bytes))
 }

@@ -22,15 +22,20 @@ impl CallBatch<'_> {
         // A profile that is no longer configured allows nothing.
         let denied =
             self.safety_profiles().any(|profile| profile.is_none_or(|profile| profile.tools_denied.iter().any(|name| spec.goes_by(name))));
+        let held = spec.permission.as_ref().zip(principal).and_then(|(need, principal)| principal.decisive(need)).filter(|_| !denied);
         let granted = match (&spec.permission, principal) {
             (_, None) => None,
-            (None, Some(_)) => Some(Scope::Own),
-            (Some(need), Some(principal)) => principal.grant(need),
+            (None, Some(_)) => Some(Scope::Own).filter(|_| !denied),
+            (Some(_), Some(_)) => held.map(|held| held.permission.scope),
         };
-        let granted = granted.filter(|_| !denied);
-        let needs = spec.permission.as_ref().map(ToString::to_string);
-        let scope = granted.filter(|_| needs.is_some());
-        row.permission = Some(json!({"needs": needs, "granted": granted.is_some(), "scope": scope}).to_string());
+        let decision = json!({
+            "needs": spec.permission.as_ref().map(ToString::to_string),
+            "granted": granted.is_some(),
+            "role": held.map(|held| &held.role),
+            "permission": held.map(|held| held.permission.to_string()),
+            "scope": held.map(|held| held.permission.scope),
+        });
+        row.permission = Some(decision.to_string());
         granted.ok_or_else(|| {
             let failure = Failure::fatal(ErrorCode::PermissionDenied, "").nothing_happened();
             if denied { failure.because("switched off by the safety mode") } else { failure }

@@ -60,7 +60,7 @@ impl Audience {
         let told = approvals.iter().flat_map(|approval| {
             let details = json!({
                 "approval_id": approval.id, "call_id": approval.call_id, "tool": approval.tool_name,
-                "approver_roles": approval.approver_roles, "expires_at": approval.expires_at.to_string(),
+                "approver_roles": approval.approver_roles, "expires_at": format!("{:.3}", approval.expires_at),
             });
             self.notify(Notification::ApprovalRequired, &details)
         });
@@ -159,7 +159,7 @@ fn notifications(
             lane: format!("{WEBHOOK}:{}:{}", webhook.name, subject.conversation_id.or(subject.turn_id).unwrap_or(tenant.id)),
         };
         let row = new_row(clock, recipient, &OutboxBody::Notification { event: Value::Null });
-        let head = json!({"id": row.id, "type": notification.as_str(), "at": row.next_at.to_string(), "tenant_id": tenant.id});
+        let head = json!({"id": row.id, "type": notification.as_str(), "at": format!("{:.3}", row.next_at), "tenant_id": tenant.id});
         let names = json!({"conversation_id": subject.conversation_id, "turn_id": subject.turn_id, "user_id": subject.user_id});
         let known = |(_, value): &(String, Value)| !value.is_null();
         let event: Map<String, Value> = [head, names, details.clone()].into_iter().flat_map(object).filter(known).collect();

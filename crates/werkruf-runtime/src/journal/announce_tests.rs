@@ -116,7 +116,7 @@ fn programs_get_what_they_subscribed_to() {
     ended.ends.push(CallEnd::new(Uuid::from_u128(10), CallStatus::Succeeded, ended.now));
     let rows = audience.rows_of(&ended);
     let head = |row: &NewOutboxRow, kind: &str, more: Value| {
-        let mut event = json!({"id": row.id, "type": kind, "at": "2023-11-14T22:13:20Z", "tenant_id": Uuid::from_u128(1),
+        let mut event = json!({"id": row.id, "type": kind, "at": "2023-11-14T22:13:20.000Z", "tenant_id": Uuid::from_u128(1),
             "conversation_id": Uuid::from_u128(2), "turn_id": Uuid::from_u128(3), "user_id": "7"});
         event.as_object_mut().unwrap().extend(object(more));
         (row.recipient.lane.clone(), json!({"type": "notification", "event": event}))

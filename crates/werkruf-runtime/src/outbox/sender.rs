@@ -24,17 +24,20 @@ const MARGIN: Duration = Duration::from_secs(5);
 pub(crate) async fn run(engine: &Arc<Engine>) {
     let mut wakeups = engine.journals.outbox.listen();
     adopt(engine).await;
-    let mut sends = JoinSet::new();
+    let (mut sends, mut failing) = (JoinSet::new(), false);
     loop {
         let stopping = engine.stopping.is_raised() && engine.running.len() == 0;
-        let pause = match claim(engine, &mut sends).await {
-            Ok(pause) => pause,
-            Err(error) => {
-                tracing::warn!(%error, "the outbox could not be read; trying again");
-                POLL
-            }
-        };
-        engine.outbox_progress_ms.store(engine.store.clock.now().as_millisecond(), Ordering::Relaxed);
+        let claimed = claim(engine, &mut sends).await;
+        if let Err(error) = &claimed
+            && !failing
+        {
+            tracing::warn!(%error, "the outbox could not be read; trying again");
+        }
+        failing = claimed.is_err();
+        if !failing {
+            engine.outbox_progress_ms.store(engine.store.clock.now().as_millisecond(), Ordering::Relaxed);
+        }
+        let pause = claimed.unwrap_or(POLL);
         if stopping {
             break;
         }

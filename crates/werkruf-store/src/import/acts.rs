@@ -30,7 +30,7 @@ pub(crate) fn acts(batch: &ImportBatch, roles: &[RoleWithPermissions], users: &[
 }
 
 /// The order and repetition of a user's roles mean nothing.
-fn in_order(mut user: NewUser) -> NewUser {
+pub(crate) fn in_order(mut user: NewUser) -> NewUser {
     user.role_ids.sort_unstable();
     user.role_ids.dedup();
     user

@@ -54,7 +54,7 @@ pub fn parse_batch(text: &str, modules: Modules, is_on: impl Fn(&str) -> bool) -
 }
 
 /// An object's fields in order, not yet parsed.
-pub(super) struct Object<'t>(pub(super) Vec<(String, &'t RawValue)>);
+pub(crate) struct Object<'t>(pub(crate) Vec<(String, &'t RawValue)>);
 
 impl<'de: 't, 't> Deserialize<'de> for Object<'t> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -92,6 +92,9 @@ pub trait Value: DeserializeOwned {
 impl Value for i64 {
     const TAKES: &'static str = "a whole number";
 }
+impl Value for bool {
+    const TAKES: &'static str = "true or false";
+}
 impl Value for String {
     const TAKES: &'static str = "text";
 }
@@ -115,7 +118,7 @@ pub struct Fields<'t> {
 }
 
 impl<'t> Fields<'t> {
-    fn new(object: Object<'t>, path: &str, faults: &mut Faults) -> Self {
+    pub(crate) fn new(object: Object<'t>, path: &str, faults: &mut Faults) -> Self {
         let mut left: Vec<(String, &'t RawValue)> = Vec::with_capacity(object.0.len());
         for (name, value) in object.0 {
             if left.iter().any(|(known, _)| *known == name) {
@@ -202,10 +205,17 @@ impl<'t> Fields<'t> {
         self.objects(name, faults, read).unwrap_or_default()
     }
 
+    /// Adds a field that is not given.
+    pub(crate) fn fill(&mut self, name: &str, value: &'t RawValue) {
+        if !self.left.iter().any(|(known, _)| known == name) {
+            self.left.push((name.to_owned(), value));
+        }
+    }
+
     /// Reports the fields that were not read as unknown.
-    fn close(&mut self, faults: &mut Faults) {
+    pub(crate) fn close(&mut self, faults: &mut Faults) {
         for (name, _) in std::mem::take(&mut self.left) {
-            faults.push(join(&self.path, &name), "is not a field of an import file; correct or remove it");
+            faults.push(join(&self.path, &name), "is not a field here; correct or remove it");
         }
     }
 }
@@ -271,6 +281,7 @@ impl Row for NewUser {
             time_zone: time_zone?,
             branch_id: branch_id?,
             role_ids: role_ids?,
+            active: true,
         })
     }
 }

@@ -18,9 +18,10 @@ use werkruf_contract::{BoxFuture, Uuid};
 use crate::postgres::{Fault, Transaction};
 use crate::{Author, Branch, NewUser, RoleWithPermissions, StoreError, StoreFuture};
 
-pub(crate) use acts::acts;
+pub(crate) use acts::{acts, in_order};
 pub use check::{Checked, Faults, Known, check_list, day, filled, moment};
 pub(crate) use check::{Stored, check_new_tenant, check_references, check_values};
+pub(crate) use file::Object;
 pub use file::{Fields, Row, parse_batch};
 pub use lines::add_lines;
 

@@ -159,7 +159,9 @@ pub(super) async fn stored_people(
     user_ids: Vec<i64>,
 ) -> Result<(Vec<RoleWithPermissions>, Vec<NewUser>), Fault> {
     let (of_roles, of_users) = ([p(&tenant_id), p(&role_ids)], [p(&tenant_id), p(&user_ids)]);
-    let found = transaction.run(&[Statement { sql: ROLES, params: &of_roles }, Statement { sql: USERS, params: &of_users }]).await?;
+    let of = |json: &str, table: &str| format!("SELECT {json} FROM {table} WHERE tenant_id = $1 AND id = ANY ($2)");
+    let (roles, users) = (of(ROLE_JSON, "roles"), of(USER_JSON, "users"));
+    let found = transaction.run(&[Statement { sql: &roles, params: &of_roles }, Statement { sql: &users, params: &of_users }]).await?;
     let [roles, users] = &found[..] else { return Err(StoreError::Broken("a result is missing".to_owned()).into()) };
     Ok((parsed(roles)?, parsed(users)?))
 }
@@ -168,12 +170,13 @@ fn parsed<T: DeserializeOwned>(rows: &[Row]) -> Result<Vec<T>, StoreError> {
     all(rows, |columns| serde_json::from_str(&columns.text()?).map_err(|error| StoreError::Broken(error.to_string())))
 }
 
-const ROLES: &str = "SELECT json_build_object('id', id, 'name', name, 'permissions', coalesce((
+/// A role with its permissions as JSON.
+pub(super) const ROLE_JSON: &str = "json_build_object('id', id, 'name', name, 'permissions', coalesce((
       SELECT json_agg(json_build_object('entity', entity, 'entity_type', entity_type, 'access', access, 'scope', scope) ORDER BY position)
-      FROM permissions WHERE permissions.tenant_id = roles.tenant_id AND role_id = roles.id), '[]'))::text
-    FROM roles WHERE tenant_id = $1 AND id = ANY ($2)";
-const USERS: &str = "SELECT json_build_object('id', id, 'first_name', first_name, 'last_name', last_name, 'email', email, 'phone', phone,
+      FROM permissions WHERE permissions.tenant_id = roles.tenant_id AND role_id = roles.id), '[]'))::text";
+/// A user with their roles as JSON.
+pub(super) const USER_JSON: &str =
+    "json_build_object('id', id, 'first_name', first_name, 'last_name', last_name, 'email', email, 'phone', phone,
       'whatsapp_user_id', whatsapp_user_id, 'external_id', external_id, 'locale', locale, 'time_zone', time_zone, 'branch_id', branch_id,
       'role_ids', coalesce((SELECT json_agg(role_id ORDER BY role_id) FROM user_roles
-        WHERE user_roles.tenant_id = users.tenant_id AND user_id = users.id), '[]'))::text
-    FROM users WHERE tenant_id = $1 AND id = ANY ($2)";
+        WHERE user_roles.tenant_id = users.tenant_id AND user_id = users.id), '[]'), 'active', active)::text";

@@ -14,7 +14,8 @@ use super::{PostgresOptions, PostgresStore};
 use crate::story::{Running, World};
 use crate::testbed::fresh_database;
 use crate::{
-    Act, Approvals, Audit, Author, ConversationRef, DecisionOutcome, NewApproval, NewEvent, Opened, Records, StoreError, TurnChange, Turns,
+    Act, Approvals, Audit, Author, ConversationRef, DecisionOutcome, EditRefusal, ManagePeople, NewApproval, NewEvent, Opened, People,
+    PeopleEdit, PeopleKind, PeopleRow, Records, StoreError, TurnChange, Turns,
 };
 
 type Process = World<PostgresStore>;
@@ -162,6 +163,31 @@ async fn an_act_whose_answer_was_lost_is_recorded_once() {
         let subjects: Vec<_> = entries.iter().map(|entry| (entry.seq, entry.subject.as_str())).collect();
         assert_eq!(subjects, [(1, "one"), (2, "one"), (3, "two")], "{at:?}");
         assert_eq!(world.store.audit_head(world.tenant).await.unwrap().map(|head| (head.seq, head.count)), Some((3, 3)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_of_people_whose_answer_was_lost_counts_once() {
+    for at in [Cut::Before, Cut::After] {
+        let (world, proxy) = behind_proxy(2).await;
+        world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
+        let edit = |edit| world.store.edit_people(world.tenant, PeopleKind::Role, edit, Author::server(), world.now);
+        let create = |name: &str| edit(PeopleEdit::Create { fields: format!("{{\"name\": \"{name}\"}}") });
+        let id = |edited: Result<PeopleRow, EditRefusal>| edited.map(|row| row.id());
+        assert_eq!(id(cut(&proxy, at, create("one")).await), Ok(1));
+        assert_eq!(id(cut(&proxy, at, create("two")).await), Ok(2));
+        let named = || edit(PeopleEdit::Create { fields: "{\"id\": 9, \"name\": \"nine\"}".to_owned() });
+        assert_eq!(id(cut(&proxy, at, named()).await), Ok(9));
+        assert_eq!(id(named().await.unwrap()), Err(EditRefusal::Taken(9)), "another request");
+        let (change, later) =
+            (PeopleEdit::Change { id: 2, fields: "{\"name\": \"three\"}".to_owned() }, world.now + SignedDuration::from_secs(1));
+        let change = world.store.edit_people(world.tenant, PeopleKind::Role, change, Author::server(), later);
+        assert_eq!(id(cut(&proxy, at, change).await), Ok(2));
+        assert_eq!(id(cut(&proxy, at, edit(PeopleEdit::Delete { id: 9 })).await), Ok(9));
+        assert_eq!(id(edit(PeopleEdit::Delete { id: 9 }).await.unwrap()), Err(EditRefusal::Unknown));
+        let entries = world.store.audit_entries(world.tenant, 0, 10).await.unwrap();
+        let acts: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.subject.as_str())).collect();
+        assert_eq!(acts, [("role.put", "1"), ("role.put", "2"), ("role.put", "9"), ("role.put", "2"), ("role.delete", "9")], "{at:?}");
     }
 }
 

@@ -11,6 +11,7 @@ use super::PostgresStore;
 use super::audit::{record, stored_people};
 use super::fault::Fault;
 use super::flush::{DbRole, Statement, Transaction};
+use super::manage_people::lock_people;
 use super::param::{ms, p};
 use super::people_write::People;
 use super::row::{all, first, only, tenant};
@@ -53,7 +54,10 @@ impl FileImport {
             check_new_tenant(&self.batch.tenant, &mut faults);
         }
         let stored = match &known {
-            Some(tenant) => stored(transaction, tenant.id).await?,
+            Some(tenant) => {
+                lock_people(transaction, tenant.id).await?;
+                stored(transaction, tenant.id).await?
+            }
             None => Stored::default(),
         };
         check_references(&self.batch, stored, &mut faults);

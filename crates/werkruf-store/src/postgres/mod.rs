@@ -19,6 +19,7 @@ mod import;
 mod import_sqlite;
 mod legacy;
 mod legacy_source;
+mod manage_people;
 mod migrate;
 mod notify;
 mod options;

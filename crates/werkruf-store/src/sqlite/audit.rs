@@ -123,19 +123,21 @@ pub(super) fn stored_people(
 ) -> Result<(Vec<RoleWithPermissions>, Vec<NewUser>), StoreError> {
     let broken = |error: serde_json::Error| StoreError::Broken(error.to_string());
     let list = |ids: &[i64]| serde_json::to_string(ids).map_err(broken);
-    let roles = all(&mut *c.prepare_cached(ROLES)?, params![tenant, list(role_ids)?], |columns| columns.text())?;
-    let users = all(&mut *c.prepare_cached(USERS)?, params![tenant, list(user_ids)?], |columns| columns.text())?;
+    let of =
+        |json: &str, table: &str| format!("SELECT {json} FROM {table} WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))");
+    let roles = all(&mut *c.prepare_cached(&of(ROLE_JSON, "roles"))?, params![tenant, list(role_ids)?], |columns| columns.text())?;
+    let users = all(&mut *c.prepare_cached(&of(USER_JSON, "users"))?, params![tenant, list(user_ids)?], |columns| columns.text())?;
     let roles = roles.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>().map_err(broken)?;
     let users = users.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>().map_err(broken)?;
     Ok((roles, users))
 }
 
-const ROLES: &str = "SELECT json_object('id', id, 'name', name, 'permissions', json((
+/// A role with its permissions as JSON.
+pub(super) const ROLE_JSON: &str = "json_object('id', id, 'name', name, 'permissions', json((
       SELECT json_group_array(json_object('entity', entity, 'entity_type', entity_type, 'access', access, 'scope', scope) ORDER BY position)
-      FROM permissions WHERE permissions.tenant_id = roles.tenant_id AND role_id = roles.id)))
-    FROM roles WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))";
-const USERS: &str = "SELECT json_object('id', id, 'first_name', first_name, 'last_name', last_name, 'email', email, 'phone', phone,
+      FROM permissions WHERE permissions.tenant_id = roles.tenant_id AND role_id = roles.id)))";
+/// A user with their roles as JSON.
+pub(super) const USER_JSON: &str = "json_object('id', id, 'first_name', first_name, 'last_name', last_name, 'email', email, 'phone', phone,
       'whatsapp_user_id', whatsapp_user_id, 'external_id', external_id, 'locale', locale, 'time_zone', time_zone, 'branch_id', branch_id,
       'role_ids', json((SELECT json_group_array(role_id ORDER BY role_id) FROM user_roles
-        WHERE user_roles.tenant_id = users.tenant_id AND user_id = users.id)))
-    FROM users WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))";
+        WHERE user_roles.tenant_id = users.tenant_id AND user_id = users.id)), 'active', json(CASE active WHEN 1 THEN 'true' ELSE 'false' END))";

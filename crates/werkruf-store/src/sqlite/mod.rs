@@ -18,6 +18,7 @@ mod hold;
 mod import;
 mod insert;
 mod legacy;
+mod manage_people;
 mod migrate;
 mod open;
 mod outbox;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
-use werkruf_contract::{Access, Permission, Principal, Role, Scope, Uuid};
+use werkruf_contract::{Access, HeldPermission, Permission, Principal, Role, Scope, Uuid};
 
 use super::SqliteStore;
 use super::audit::record;
@@ -167,6 +167,12 @@ impl People for SqliteStore {
     }
 }
 
+/// The statements whose query plans a test checks.
+#[cfg(test)]
+pub(super) fn hot_statements() -> Vec<String> {
+    [BY_CHANNEL_ID, BY_PHONE, BY_ROLES].map(str::to_owned).to_vec()
+}
+
 impl SqliteStore {
     /// A write about people, which clears the cache.
     pub(super) async fn about_people<T, F>(&self, work: F) -> Result<T, StoreError>
@@ -231,13 +237,15 @@ fn principal(
     )?;
     principal.roles = all(&mut roles, params![tenant, number, now], |columns| Ok(Role { id: columns.int()?, name: columns.text()? }))?;
     let mut permissions = snapshot.prepare_cached(
-        "SELECT entity, entity_type, access, scope FROM held_roles
+        "SELECT roles.name, entity, entity_type, access, scope FROM held_roles
+         JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
          JOIN permissions ON permissions.tenant_id = held_roles.tenant_id AND permissions.role_id = held_roles.role_id
          WHERE held_roles.tenant_id = ?1 AND held_roles.user_id = ?2 AND since <= ?3 AND ?3 < until ORDER BY permissions.role_id, permissions.position",
     )?;
     principal.permissions = all(&mut permissions, params![tenant, number, now], |columns| {
-        let (entity, entity_type) = (columns.text()?, columns.text()?);
-        Ok(Permission { entity, entity_type, access: columns.parsed(Access::parse)?, scope: columns.parsed(Scope::parse)? })
+        let (role, entity, entity_type) = (columns.text()?, columns.text()?, columns.text()?);
+        let (access, scope) = (columns.parsed(Access::parse)?, columns.parsed(Scope::parse)?);
+        Ok(HeldPermission { role, permission: Permission { entity, entity_type, access, scope } })
     })?;
     Ok(Some((principal, until)))
 }

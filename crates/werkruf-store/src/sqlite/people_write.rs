@@ -7,7 +7,9 @@ use werkruf_contract::Uuid;
 use super::people::by_external_id;
 use super::row::{KEY, first, key, tenant, user};
 use super::text::{Id, Stamp, id_or_null, stamp_or_null};
-use crate::{KeyRow, NewKey, NewUser, PeopleBatch, RoleWithPermissions, StoreError, TenantRow, TokenRoles, UserRow, canonical_phone};
+use crate::{
+    Branch, KeyRow, NewKey, NewUser, PeopleBatch, RoleWithPermissions, StoreError, TenantRow, TokenRoles, UserRow, canonical_phone,
+};
 
 pub(super) fn ensure_tenant(c: &Connection, id: Uuid, slug: &str, now: Timestamp) -> Result<TenantRow, StoreError> {
     let id = Id::from(id);
@@ -65,7 +67,7 @@ pub(super) fn put_token_roles(c: &Connection, tenant: &Id, user_id: i64, roles: 
     }
 }
 
-fn hold_role(c: &Connection, tenant: &Id, user_id: i64, role_id: i64) -> Result<(), StoreError> {
+pub(super) fn hold_role(c: &Connection, tenant: &Id, user_id: i64, role_id: i64) -> Result<(), StoreError> {
     c.prepare_cached("INSERT INTO user_roles (tenant_id, user_id, role_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
         .execute(params![tenant, user_id, role_id])?;
     Ok(())
@@ -74,11 +76,7 @@ fn hold_role(c: &Connection, tenant: &Id, user_id: i64, role_id: i64) -> Result<
 /// Writes branches, then roles, then users: each may refer to the ones before.
 pub(super) fn put(c: &Connection, tenant: &Id, batch: &PeopleBatch) -> Result<(), StoreError> {
     for branch in &batch.branches {
-        c.prepare_cached(
-            "INSERT INTO branches (tenant_id, id, name, time_zone) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (tenant_id, id) DO UPDATE SET name = excluded.name, time_zone = excluded.time_zone",
-        )?
-        .execute(params![tenant, branch.id, branch.name, branch.time_zone])?;
+        put_branch(c, tenant, branch)?;
     }
     for role in &batch.roles {
         put_role(c, tenant, role)?;
@@ -89,7 +87,16 @@ pub(super) fn put(c: &Connection, tenant: &Id, batch: &PeopleBatch) -> Result<()
     Ok(())
 }
 
-fn put_role(c: &Connection, tenant: &Id, role: &RoleWithPermissions) -> Result<(), StoreError> {
+pub(super) fn put_branch(c: &Connection, tenant: &Id, branch: &Branch) -> Result<(), StoreError> {
+    c.prepare_cached(
+        "INSERT INTO branches (tenant_id, id, name, time_zone) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT (tenant_id, id) DO UPDATE SET name = excluded.name, time_zone = excluded.time_zone",
+    )?
+    .execute(params![tenant, branch.id, branch.name, branch.time_zone])?;
+    Ok(())
+}
+
+pub(super) fn put_role(c: &Connection, tenant: &Id, role: &RoleWithPermissions) -> Result<(), StoreError> {
     c.prepare_cached(
         "INSERT INTO roles (tenant_id, id, name) VALUES (?1, ?2, ?3)
          ON CONFLICT (tenant_id, id) DO UPDATE SET name = excluded.name",

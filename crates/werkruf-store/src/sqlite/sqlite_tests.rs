@@ -196,6 +196,7 @@ fn hot_statements() -> Vec<String> {
         super::waiting::hot_statements(),
         super::client_requests::hot_statements(),
         super::records::hot_statements(),
+        super::people::hot_statements(),
         super::outbox::hot_statements(),
         super::outbox_rows::hot_statements(),
     ]

@@ -9,6 +9,7 @@ mod client_requests;
 mod closer;
 mod credentials;
 mod lists;
+mod manage_people;
 mod outbox;
 mod outbox_world;
 mod people;
@@ -30,6 +31,7 @@ pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
 pub(crate) use credentials::*;
 pub(crate) use lists::*;
+pub(crate) use manage_people::*;
 pub(crate) use outbox::*;
 pub(crate) use outbox_world::{fill_outbox, held_rows_are_released};
 pub(crate) use people::*;
@@ -100,6 +102,12 @@ macro_rules! tell {
             importing_a_user_ends_token_roles,
             a_user_is_found_by_the_id_of_the_channel_or_by_phone,
             users_are_found_by_the_roles_they_have_now,
+            people_are_made_changed_and_listed,
+            an_edit_with_faults_changes_nothing,
+            a_deactivated_user_is_unknown_until_activated,
+            a_role_or_branch_in_use_is_not_deleted,
+            edits_are_recorded_with_their_values,
+            new_rows_at_once_get_different_ids,
             keys_are_found_by_digest_until_deleted,
             a_rotated_key_lives_no_longer_than_its_overlap,
             the_last_use_of_a_key_is_stored,

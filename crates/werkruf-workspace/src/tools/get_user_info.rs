@@ -38,14 +38,16 @@ impl Tool for GetPerson {
     type Output = Person;
 
     fn spec(&self) -> ToolSpec {
-        spec("get_user_info", "Looks up a user: name, email, branch and roles. Without userId the person who asks.", None)
+        let mut spec = spec("get_user_info", "Looks up a user: name, email, branch and roles. Without userId the person who asks.", None);
+        // The caller's own profile needs no permission.
+        spec.permission_for_others = Some(other_profiles());
+        spec
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Person>, Failure> {
         let owner = OwnerFilter { user_id: args.user_id, branch_id: None };
-        // The caller's own profile needs no permission. Other profiles need the scope of `table_users`; no permission counts as `own`.
-        let need = Need { entity: "table_users".to_owned(), entity_type: "table".to_owned(), access: Access::Read };
-        let grant = invocation.principal.grant(&need).unwrap_or(Scope::Own);
+        // No permission counts as `own`.
+        let grant = invocation.principal.grant(&other_profiles()).unwrap_or(Scope::Own);
         let row_scope = self.0.row_scope(&invocation, grant, owner).await?;
         let target = row_scope.target;
         let found = self.0.workspace.person(invocation.principal.tenant_id, row_scope).await.map_err(|error| failed(&error))?;
@@ -67,6 +69,11 @@ impl Tool for GetPerson {
         let person = Phrase::read(text, locale, today).user()?;
         Some(Args { user_id: person.map(WholeNumber) })
     }
+}
+
+/// Other profiles need the scope of `table_users`.
+fn other_profiles() -> Need {
+    Need { entity: "table_users".to_owned(), entity_type: "table".to_owned(), access: Access::Read }
 }
 
 fn message(texts: &Texts, row: &PersonRow) -> String {

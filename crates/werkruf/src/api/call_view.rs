@@ -57,7 +57,7 @@ pub(crate) struct CallView<'a> {
     dedupe_of: Option<Uuid>,
     retry_of: Option<Uuid>,
     idempotency_key: Option<&'a str>,
-    /// `{needs, granted, scope}`
+    /// `{needs, granted, role, permission, scope}`: the role and the permission that decided.
     #[schema(value_type = Option<Object>)]
     permission: Option<&'a RawValue>,
     /// The `ToolContext` without `auth`.

@@ -74,7 +74,7 @@ async fn erase(
 }
 
 /// The user id for a number or `ext:<external id>`.
-async fn resolve_user_id(app: &App, tenant_id: Uuid, id: String) -> Result<String, ApiError> {
+pub(super) async fn resolve_user_id(app: &App, tenant_id: Uuid, id: String) -> Result<String, ApiError> {
     if let Some(external_id) = id.strip_prefix("ext:") {
         let found = app.people().user_by_external_id(tenant_id, external_id.to_owned()).await?;
         return found.map(|user| user.id.to_string()).ok_or_else(|| ApiError::not_found("user"));

@@ -41,6 +41,8 @@ mod openapi;
 pub(crate) mod outage;
 mod outbox;
 mod page;
+mod people;
+mod people_may;
 pub(crate) mod policy;
 pub(crate) mod properties;
 mod reload;
@@ -121,6 +123,8 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(admin_backup::routes())
         .merge(retention::routes())
         .merge(erasure::routes())
+        .merge(people::routes())
+        .merge(people_may::routes())
         .merge(legacy::routes())
         .merge(openai::routes());
     #[cfg(feature = "flights")]

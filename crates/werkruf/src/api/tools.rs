@@ -113,10 +113,15 @@ async fn tenant_slug(api: &ApiState, identity: &Identity, registry: &Registry) -
 /// One tool.
 #[utoipa::path(get, path = "/api/tools/{name}", operation_id = "get_tool", tag = "tools", params(("name" = String, Path, description = "The tool.")),
     responses((status = 200, body = ToolView), (status = 404, body = ref("#/components/schemas/Error"))))]
-async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(name): PathParam) -> Result<Json<ToolView>, ApiError> {
+async fn show(caller: ApiCaller, PathParam(name): PathParam) -> Result<Json<ToolView>, ApiError> {
+    let entry = tool_of_tenant(&caller, &name).await?;
+    Ok(Json(ToolView::new(&entry, caller.api.app.config.limits.tool_ms)))
+}
+
+/// A tool by name; one of other tenants does not exist for this one.
+pub(super) async fn tool_of_tenant(ApiCaller { api, identity }: &ApiCaller, name: &str) -> Result<Arc<Entry>, ApiError> {
     let setup = api.app.runtime.setup();
-    let slug = tenant_slug(&api, &identity, &setup.registry).await?;
-    let entry =
-        setup.registry.find_for(Tenant { id: identity.tenant_id, slug: &slug }, &name).ok_or_else(|| ApiError::unknown_tool(&name))?;
-    Ok(Json(ToolView::new(entry, api.app.config.limits.tool_ms)))
+    let slug = tenant_slug(api, identity, &setup.registry).await?;
+    let found = setup.registry.find_for(Tenant { id: identity.tenant_id, slug: &slug }, name).cloned();
+    found.ok_or_else(|| ApiError::unknown_tool(name))
 }

@@ -186,6 +186,10 @@ impl Backend {
         self.send(Method::PUT, path, Some(body)).await
     }
 
+    pub(super) async fn patch(&self, path: &str, body: &Value) -> Result<Value, CliError> {
+        self.send(Method::PATCH, path, Some(body)).await
+    }
+
     pub(super) async fn delete(&self, path: &str) -> Result<Value, CliError> {
         self.send(Method::DELETE, path, None).await
     }

@@ -175,7 +175,7 @@ enum Command {
         after_help = "Examples:\n  werkruf import --from sqlite:old.db --dry-run\n  werkruf import --from sqlite:old.db --tenant demo --user 3 --json"
     )]
     Import(import::Command),
-    /// Erase people
+    /// Users, roles and branches: list, add, change, deactivate, erase; who may use which tool
     #[command(subcommand)]
     People(people::Command),
     /// Write a verified copy of the database, with or without a running server

@@ -113,8 +113,10 @@ pub async fn watch(app: Arc<App>) {
     let access = &app.access;
     let expired = repeat(async || access.streams.end_expired(app.clock.now()));
     let revoked = repeat(async || {
-        if let Err(error) = access.streams.end_revoked(&app).await {
-            tracing::warn!(%error, "the credentials of open streams could not be checked");
+        for ended in [access.streams.end_revoked(&app).await, access.streams.end_deactivated(&app).await] {
+            if let Err(error) = ended {
+                tracing::warn!(%error, "the credentials of open streams could not be checked");
+            }
         }
     });
     let uses = repeat(async || {

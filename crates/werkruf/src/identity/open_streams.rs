@@ -1,4 +1,5 @@
-//! The open event streams of keys and tokens. A stream ends soon after its credential was revoked or has expired; its turn goes on.
+//! The open event streams of keys and tokens. A stream ends soon after its credential was revoked or has expired, or its user was
+//! deactivated; its turn goes on.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,6 +28,7 @@ struct Streams {
 
 struct OpenStream {
     key_id: Option<Uuid>,
+    user: Option<(Uuid, i64)>,
     until: Option<Timestamp>,
     end: CancellationToken,
 }
@@ -39,7 +41,8 @@ impl OpenStreams {
             return response;
         }
         let end = CancellationToken::new();
-        let registered = self.register(OpenStream { key_id: identity.key_id, until: identity.until, end: end.clone() });
+        let user = identity.principal.as_ref().and_then(|user| Some((user.tenant_id, user.user_id.parse().ok()?)));
+        let registered = self.register(OpenStream { key_id: identity.key_id, user, until: identity.until, end: end.clone() });
         response.map(|body| {
             let chunks = body.into_data_stream().take_until(end.cancelled_owned());
             Body::from_stream(chunks.inspect(move |_| {
@@ -64,6 +67,10 @@ impl OpenStreams {
         self.lock().open.values().filter_map(|stream| stream.key_id).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
+    fn users(&self) -> Vec<(Uuid, i64)> {
+        self.lock().open.values().filter_map(|stream| stream.user).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
     /// Ends the streams whose credential has expired. The database is not asked.
     pub(super) fn end_expired(&self, now: Timestamp) {
         for stream in self.lock().open.values().filter(|stream| stream.until.is_some_and(|until| until <= now)) {
@@ -84,6 +91,22 @@ impl OpenStreams {
         for stream in self.lock().open.values() {
             // A key that was not asked for belongs to a stream that opened meanwhile.
             if stream.key_id.is_some_and(|id| !valid.contains(&id) && ids.binary_search(&id).is_ok()) {
+                stream.end.cancel();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the streams of users who were deactivated.
+    pub(super) async fn end_deactivated(&self, app: &App) -> Result<(), StoreError> {
+        let users = self.users();
+        if users.is_empty() {
+            return Ok(());
+        }
+        let active: BTreeSet<(Uuid, i64)> = app.store.active_users(users.clone()).await?.into_iter().collect();
+        for stream in self.lock().open.values() {
+            // A user who was not asked for belongs to a stream that opened meanwhile.
+            if stream.user.is_some_and(|user| !active.contains(&user) && users.binary_search(&user).is_ok()) {
                 stream.end.cancel();
             }
         }

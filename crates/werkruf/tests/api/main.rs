@@ -60,6 +60,8 @@ mod modules;
 #[cfg(test)]
 mod offline;
 #[cfg(test)]
+mod people;
+#[cfg(test)]
 mod polling;
 #[cfg(test)]
 mod provider_items;

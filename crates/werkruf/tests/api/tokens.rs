@@ -93,6 +93,35 @@ async fn the_roles_of_a_token_apply_to_calls() {
     assert_eq!(invoke(&anonymous).await["error"]["code"], "permission_denied", "an anonymous user is a guest");
 }
 
+#[tokio::test]
+async fn a_role_of_a_token_is_named_and_a_deactivated_user_is_refused() {
+    let server = server("").await;
+    let editor = token(&json!({"tenant_id": "acme", "role": "editor"}), |_| ());
+    let invoke = async || {
+        let request = server.with_key(&editor, Method::POST, "/api/tools/get_requests/invoke");
+        request.json(&json!({"input": {"userId": 7}})).send().await.unwrap()
+    };
+    let people = |method, path: &str| server.operator(method, &format!("/api/people/users/{path}")).header("x-tenant-id", "acme");
+    let may = async || body(people(Method::GET, "7/may/get_requests").send().await.unwrap()).await;
+    assert_eq!(may().await["reason"], "The role viewer does not have table_requests:table:read.");
+    assert_eq!(body(invoke().await).await["status"], "ok");
+    let decided = json!({"allowed": true, "needs": "table_requests:table:read", "role": "editor", "permission": "table_requests:table:read",
+        "scope": "all", "reason": "The role editor of the user's token has table_requests:table:read with scope all."});
+    assert_eq!(may().await, decided);
+    let calls = body(server.with_key(&editor, Method::GET, "/api/tool-calls?order=desc&limit=1").send().await.unwrap()).await;
+    let row = json!({"needs": "table_requests:table:read", "granted": true, "role": "editor", "permission": "table_requests:table:read",
+        "scope": "all"});
+    assert_eq!(calls["tool_calls"][0]["permission"], row);
+
+    assert_eq!(people(Method::DELETE, "7").send().await.unwrap().status(), 204);
+    assert_eq!(refusal(invoke().await).await, (403, "unknown_user".to_owned()));
+    assert_eq!(
+        people(Method::PATCH, "ext:0b6e4f2c-58d1-4c1e-9d1f-3f6a5b7c8d9e").json(&json!({"active": true})).send().await.unwrap().status(),
+        200
+    );
+    assert_eq!(body(invoke().await).await["status"], "ok");
+}
+
 /// A key of user 7.
 async fn key(server: &TestServer) -> String {
     let request = json!({"tenant": "acme", "user_id": "7", "scopes": ["chat", "read", "tools"]});

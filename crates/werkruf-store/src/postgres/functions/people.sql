@@ -10,9 +10,10 @@ BEGIN
       coalesce((SELECT json_agg(json_build_object('id', roles.id, 'name', roles.name) ORDER BY roles.id)
         FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
         WHERE held_roles.tenant_id = the_tenant AND held_roles.user_id = the_user AND since <= the_time AND the_time < until), '[]'),
-      coalesce((SELECT json_agg(json_build_object('entity', entity, 'entity_type', entity_type, 'access', access, 'scope', scope)
+      coalesce((SELECT json_agg(json_build_object('role', roles.name, 'entity', entity, 'entity_type', entity_type, 'access', access, 'scope', scope)
           ORDER BY permissions.role_id, permissions.position)
-        FROM held_roles JOIN permissions ON permissions.tenant_id = held_roles.tenant_id AND permissions.role_id = held_roles.role_id
+        FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
+          JOIN permissions ON permissions.tenant_id = held_roles.tenant_id AND permissions.role_id = held_roles.role_id
         WHERE held_roles.tenant_id = the_tenant AND held_roles.user_id = the_user AND since <= the_time AND the_time < until), '[]')
     FROM users JOIN tenants ON tenants.id = users.tenant_id
       LEFT JOIN branches ON branches.tenant_id = users.tenant_id AND branches.id = users.branch_id

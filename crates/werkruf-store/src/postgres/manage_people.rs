@@ -1,0 +1,289 @@
+//! [`ManagePeople`] on PostgreSQL. An edit reads, decides and writes in one transaction; edits and imports of a tenant wait for each other.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::json;
+use tokio_postgres::types::Type;
+use werkruf_contract::Uuid;
+
+use super::PostgresStore;
+use super::audit::{ROLE_JSON, USER_JSON, record};
+use super::fault::Fault;
+use super::flush::{DbRole, Statement, Transaction};
+use super::param::{ms, p};
+use super::people_write::{MAX_ATTEMPTS, People};
+use super::row::{all, first};
+use super::text::clean_json;
+use crate::manage_people::{EditStep, References, act};
+use crate::{
+    Act, Author, EditRefusal, ManagePeople, NewUser, NumberPage, Order, PeopleBatch, PeopleEdit, PeopleKind, PeoplePage, PeopleRow,
+    Recorder, StoreError, StoreFuture, canonical_phone,
+};
+
+const BRANCH_JSON: &str = "json_build_object('id', id, 'name', name, 'time_zone', time_zone)::text";
+
+/// The JSON of a row, and its table.
+const fn source(kind: PeopleKind) -> (&'static str, &'static str) {
+    match kind {
+        PeopleKind::User => (USER_JSON, "users"),
+        PeopleKind::Role => (ROLE_JSON, "roles"),
+        PeopleKind::Branch => (BRANCH_JSON, "branches"),
+    }
+}
+
+impl ManagePeople for PostgresStore {
+    fn people(&self, tenant_id: Uuid, kind: PeopleKind, page: NumberPage) -> StoreFuture<'_, PeoplePage> {
+        Box::pin(async move {
+            let (json, table) = source(kind);
+            let (compare, order) = match page.order {
+                Order::OldestFirst => (">", "ASC"),
+                Order::NewestFirst => ("<", "DESC"),
+            };
+            // The rows before the one that fills the page, and that one.
+            let sql = format!(
+                "SELECT body FROM (SELECT id, body, sum(octet_length(body)) OVER (ORDER BY id {order}) - octet_length(body) AS before
+                   FROM (SELECT id, {json} AS body FROM {table} WHERE tenant_id = $1 AND ($2::bigint IS NULL OR id {compare} $2)
+                     ORDER BY id {order} LIMIT $3) AS page) AS sized WHERE before < $4 ORDER BY id {order}"
+            );
+            let (limit, max_bytes) = (i64::from(page.limit), i64::try_from(page.max_bytes).unwrap_or(i64::MAX));
+            let values = [p(&tenant_id), p(&page.after), p(&limit), p(&max_bytes)];
+            let texts = all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, |columns| columns.text())?;
+            page.read(kind, &texts)
+        })
+    }
+
+    fn people_row(&self, tenant_id: Uuid, kind: PeopleKind, id: i64) -> StoreFuture<'_, Option<PeopleRow>> {
+        Box::pin(async move {
+            let rows = self.query(DbRole::Tenant(tenant_id), &by_id(kind), &[p(&tenant_id), p(&id)]).await?;
+            first(&rows, |columns| columns.text())?.map(|text| kind.parse(&text)).transpose()
+        })
+    }
+
+    fn edit_people(
+        &self,
+        tenant_id: Uuid,
+        kind: PeopleKind,
+        edit: PeopleEdit,
+        by: Author,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Result<PeopleRow, EditRefusal>> {
+        let edit = Arc::new(Editing { tenant_id, kind, edit, by, now: ms(now), recorder: self.recorder.clone() });
+        Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
+            let edit = Arc::clone(&edit);
+            Box::pin(async move { edit.run(transaction).await })
+        }))
+    }
+
+    fn active_users(&self, users: Vec<(Uuid, i64)>) -> StoreFuture<'_, Vec<(Uuid, i64)>> {
+        Box::pin(async move {
+            let (tenants, ids): (Vec<Uuid>, Vec<i64>) = users.into_iter().unzip();
+            let sql = "SELECT users.tenant_id, users.id FROM unnest($1::uuid[], $2::bigint[]) AS asked (tenant_id, id)
+                JOIN users ON users.tenant_id = asked.tenant_id AND users.id = asked.id WHERE users.active";
+            let rows = self.query(DbRole::System, sql, &[p(&tenants), p(&ids)]).await?;
+            all(&rows, |columns| Ok((columns.id()?, columns.int()?)))
+        })
+    }
+}
+
+fn by_id(kind: PeopleKind) -> String {
+    let (json, table) = source(kind);
+    format!("SELECT {json} FROM {table} WHERE tenant_id = $1 AND id = $2")
+}
+
+/// Makes edits and imports of a tenant wait for each other until the end of the transaction.
+pub(super) async fn lock_people(transaction: &Transaction, tenant_id: Uuid) -> Result<(), Fault> {
+    let name = format!("werkruf people {tenant_id}");
+    transaction.query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[p(&name.as_str())]).await?;
+    Ok(())
+}
+
+struct Editing {
+    tenant_id: Uuid,
+    kind: PeopleKind,
+    edit: PeopleEdit,
+    by: Author,
+    now: Timestamp,
+    recorder: Recorder,
+}
+
+impl Editing {
+    async fn run(&self, transaction: &Transaction) -> Result<Result<PeopleRow, EditRefusal>, Fault> {
+        lock_people(transaction, self.tenant_id).await?;
+        let named = match self.edit.id() {
+            Ok(named) => named,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        // A guest who came meanwhile may have the next id.
+        for _ in 0..MAX_ATTEMPTS {
+            let Some(id) = self.free_id(transaction, named).await? else { return Ok(Err(EditRefusal::no_free_id())) };
+            let (row, act) = match self.edit.step(self.kind, id, self.load(transaction, id).await?)? {
+                EditStep::Refuse(EditRefusal::Taken(_)) if named.is_none() => continue,
+                EditStep::Refuse(refusal) => return self.refuse(transaction, refusal).await,
+                EditStep::Keep(row) => return Ok(Ok(row)),
+                EditStep::Remove(row) => match self.remove(transaction, row).await? {
+                    Ok(removed) => removed,
+                    Err(refusal) => return Ok(Err(refusal)),
+                },
+                EditStep::Write { before, after } => {
+                    // A change that was committed is found as no change.
+                    if before.is_none()
+                        && let Some(done) = self.recorded(transaction).await?
+                    {
+                        return Ok(Ok(done));
+                    }
+                    if let Err(refusal) = self.references(transaction, &after).await?.check(&after) {
+                        return Ok(Err(refusal));
+                    }
+                    if before.is_none() && !self.claim(transaction, id).await? {
+                        continue;
+                    }
+                    self.write(transaction, before.as_deref(), &after).await?;
+                    let act = act(before.as_deref(), Some(&after))?;
+                    (after, act)
+                }
+            };
+            record(transaction, &self.recorder, self.tenant_id, &self.by, &[act], self.now).await?;
+            return Ok(Ok(row));
+        }
+        Err(StoreError::Unavailable("other processes took every new number".to_owned()).into())
+    }
+
+    async fn free_id(&self, transaction: &Transaction, named: Option<i64>) -> Result<Option<i64>, Fault> {
+        if named.is_some() {
+            return Ok(named);
+        }
+        let sql = format!("SELECT coalesce(max(id), 0) FROM {} WHERE tenant_id = $1", source(self.kind).1);
+        let largest = first(&transaction.query(&sql, &[p(&self.tenant_id)]).await?, |columns| columns.int())?;
+        Ok(largest.unwrap_or(0).max(0).checked_add(1))
+    }
+
+    async fn load(&self, transaction: &Transaction, id: i64) -> Result<Option<PeopleRow>, Fault> {
+        let rows = transaction.query(&by_id(self.kind), &[p(&self.tenant_id), p(&id)]).await?;
+        Ok(first(&rows, |columns| columns.text())?.map(|text| self.kind.parse(&text)).transpose()?)
+    }
+
+    /// An earlier attempt whose answer was lost may have been committed; its own row must not refuse the next attempt.
+    async fn refuse(&self, transaction: &Transaction, refusal: EditRefusal) -> Result<Result<PeopleRow, EditRefusal>, Fault> {
+        Ok(self.recorded(transaction).await?.ok_or(refusal))
+    }
+
+    /// The row of an earlier attempt whose answer was lost, by its audit entry.
+    async fn recorded(&self, transaction: &Transaction) -> Result<Option<PeopleRow>, Fault> {
+        if !transaction.is_retry() {
+            return Ok(None);
+        }
+        let sql = "SELECT coalesce(after, before) FROM audit_entries WHERE tenant_id = $1 AND at = $2 AND action = $3
+                   AND user_id IS NOT DISTINCT FROM $4 AND key_id IS NOT DISTINCT FROM $5 ORDER BY seq DESC";
+        let (user_id, action) = (self.by.actor.user_id.as_deref(), self.edit.action(self.kind));
+        let values = [p(&self.tenant_id), p(&self.now), p(&action), p(&user_id), p(&self.by.actor.key_id)];
+        let texts = all(&transaction.query(sql, &values).await?, |columns| columns.text_or_null())?;
+        for text in texts.into_iter().flatten() {
+            let row = self.kind.parse(&text)?;
+            if self.edit.made(self.kind, &row)? {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn remove(&self, transaction: &Transaction, row: PeopleRow) -> Result<Result<(PeopleRow, Act), EditRefusal>, Fault> {
+        let id = row.id();
+        let values = [p(&self.tenant_id), p(&id)];
+        let table = source(self.kind).1;
+        // Locked first, so that nobody gets the role or branch while users are counted.
+        let lock = format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id = $2 FOR UPDATE");
+        let count = match self.kind {
+            PeopleKind::Role => "SELECT count(*) FROM user_roles WHERE tenant_id = $1 AND role_id = $2",
+            PeopleKind::Branch | PeopleKind::User => "SELECT count(*) FROM users WHERE tenant_id = $1 AND branch_id = $2",
+        };
+        let found = transaction.run(&[Statement { sql: &lock, params: &values }, Statement { sql: count, params: &values }]).await?;
+        let users = first(found.last().map_or(&[], Vec::as_slice), |columns| columns.int())?.unwrap_or(0);
+        if users > 0 {
+            return Ok(Err(EditRefusal::InUse { users }));
+        }
+        transaction.query(&format!("DELETE FROM {table} WHERE tenant_id = $1 AND id = $2"), &values).await?;
+        let act = act(Some(&row), None)?;
+        Ok(Ok((row, act)))
+    }
+
+    /// The rows that the row refers to. They cannot be deleted before the end of the transaction.
+    async fn references(&self, transaction: &Transaction, row: &PeopleRow) -> Result<References, Fault> {
+        let PeopleRow::User(user) = row else { return Ok(References::default()) };
+        let external_id = user.external_id.as_deref();
+        let (branch, roles) = ([p(&self.tenant_id), p(&user.branch_id)], [p(&self.tenant_id), p(&user.role_ids)]);
+        let other = [p(&self.tenant_id), p(&external_id), p(&user.id)];
+        let found = transaction
+            .run(&[
+                Statement { sql: "SELECT id FROM branches WHERE tenant_id = $1 AND id = $2 FOR KEY SHARE", params: &branch },
+                Statement { sql: "SELECT id FROM roles WHERE tenant_id = $1 AND id = ANY ($2) FOR KEY SHARE", params: &roles },
+                Statement { sql: "SELECT id FROM users WHERE tenant_id = $1 AND external_id = $2 AND id <> $3", params: &other },
+            ])
+            .await?;
+        let [branch, roles, other] = &found[..] else { return Ok(References::default()) };
+        Ok(References {
+            branch: !branch.is_empty(),
+            roles: all(roles, |columns| columns.int())?.into_iter().collect(),
+            external_id_of: first(other, |columns| columns.int())?,
+        })
+    }
+
+    /// Takes the id of a new row; false if somebody has it already.
+    async fn claim(&self, transaction: &Transaction, id: i64) -> Result<bool, Fault> {
+        let sql = match self.kind {
+            PeopleKind::User => {
+                "INSERT INTO users (tenant_id, id, first_name, last_name, locale, active) VALUES ($1, $2, '', '', '', false)
+                 ON CONFLICT DO NOTHING RETURNING id"
+            }
+            PeopleKind::Role => "INSERT INTO roles (tenant_id, id, name) VALUES ($1, $2, '') ON CONFLICT DO NOTHING RETURNING id",
+            PeopleKind::Branch => {
+                "INSERT INTO branches (tenant_id, id, name, time_zone) VALUES ($1, $2, '', '') ON CONFLICT DO NOTHING RETURNING id"
+            }
+        };
+        Ok(!transaction.query(sql, &[p(&self.tenant_id), p(&id)]).await?.is_empty())
+    }
+
+    async fn write(&self, transaction: &Transaction, before: Option<&PeopleRow>, after: &PeopleRow) -> Result<(), Fault> {
+        let mut batch = PeopleBatch::default();
+        match after {
+            PeopleRow::Branch(branch) => batch.branches.push(branch.clone()),
+            PeopleRow::Role(role) => batch.roles.push(role.clone()),
+            PeopleRow::User(user) => {
+                let roles_before = match before {
+                    Some(PeopleRow::User(before)) => Some(&before.role_ids),
+                    _ => None,
+                };
+                return self.write_user(transaction, user, roles_before != Some(&user.role_ids)).await;
+            }
+        }
+        let people = People::new(&batch);
+        transaction.run(&people.statements(&people.params(&self.tenant_id))).await?;
+        Ok(())
+    }
+
+    /// Roles from a token stay unless the user gets other roles.
+    async fn write_user(&self, transaction: &Transaction, user: &NewUser, other_roles: bool) -> Result<(), Fault> {
+        let mut row = json!(user);
+        row["phone_key"] = json!(user.phone.as_deref().and_then(canonical_phone));
+        let row = row.to_string();
+        let row = clean_json(&row);
+        let (values, roles) = ([p(&self.tenant_id), (&row, Type::TEXT)], [p(&self.tenant_id), p(&user.id), p(&user.role_ids)]);
+        let mut statements = vec![Statement { sql: UPDATE_USER, params: &values }];
+        if other_roles {
+            statements.extend([NO_TOKEN_ROLES, NO_ROLES].map(|sql| Statement { sql, params: &roles[..2] }));
+            statements.push(Statement { sql: ROLES, params: &roles });
+        }
+        transaction.run(&statements).await?;
+        Ok(())
+    }
+}
+
+const UPDATE_USER: &str = "UPDATE users SET first_name = given.first_name, last_name = given.last_name, email = given.email,
+      phone = given.phone, whatsapp_user_id = given.whatsapp_user_id, external_id = given.external_id, locale = given.locale,
+      time_zone = given.time_zone, branch_id = given.branch_id, phone_key = given.phone_key, active = given.active
+    FROM json_to_record($2::json) AS given (id bigint, first_name text, last_name text, email text, phone text, whatsapp_user_id text,
+      external_id text, locale text, time_zone text, branch_id bigint, phone_key text, active boolean)
+    WHERE users.tenant_id = $1 AND users.id = given.id";
+const NO_TOKEN_ROLES: &str = "UPDATE users SET token_roles = NULL, token_roles_until = NULL WHERE tenant_id = $1 AND id = $2";
+const NO_ROLES: &str = "DELETE FROM user_roles WHERE tenant_id = $1 AND user_id = $2";
+const ROLES: &str = "INSERT INTO user_roles (tenant_id, user_id, role_id) SELECT $1, $2, unnest($3::bigint[])";
