@@ -1,6 +1,7 @@
 """WhatsApp over a stub of Meta's Graph API: the scenarios of a colleague who asks the bot, and what the webhook refuses."""
 import concurrent.futures
 import json
+import signal
 import subprocess
 import time
 import urllib.error
@@ -8,7 +9,7 @@ import urllib.request
 
 from fakes import Model, calls, text
 from server import BINARY, ROOT, Replica, Server, until
-from whatsapp_fakes import NUMBER, SECRET, VERIFY, Graph, WhatsApp, digits, give_phones, said, sign
+from whatsapp_fakes import NUMBER, VERIFY, Graph, WhatsApp, digits, give_phones, said, sign
 
 FIXTURES = ROOT.parent / "shared/fixtures/apis"
 
@@ -286,3 +287,30 @@ def check_whatsapp_recorded_payloads():
             expected = {"valid": wanted.get("valid"), "status": wanted.get("expect_status", wanted.get("status")), "retryable": wanted.get("retryable")}
             assert all(verdict[name] == expected[name] for name in verdict if name in expected), (entry["file"], wanted, verdict)
             assert "expect_body" not in wanted or wanted["expect_body"] == verdict["body"]
+
+
+def check_whatsapp_strange_texts_are_stored():
+    with Office() as (server, meta, stub, model):
+        for words in ("a\u0000b ist eine Frage", "👨‍👩‍👧 😀 Frage", "x" * 60_000):
+            before = len(to(stub, 3))
+            meta.text(digits(3), words)
+            assert answers(stub, 3, before + 1)[before] == "Done." and model.last()["messages"][-1]["content"] == words.replace("\u0000", ""), words[:40]
+        meta.text(digits(3), "alt \u0000 und spät", timestamp=str(int(time.time()) - 25 * 3600))
+        until(lambda: server.call("GET", "/api/outbox?status=dead")[1]["outbox"], what="a dead letter")
+        meta.text(digits(3), "\u0000")
+        assert server.rows("SELECT count(*) AS n FROM turns")[0]["n"] == 3
+
+
+def check_whatsapp_killed_server_answers_after_its_restart():
+    with Office() as (server, meta, stub, model):
+        stub.gate.clear()
+        meta.text(digits(3), "wer bin ich")
+        until(lambda: server.rows("SELECT status FROM outbox WHERE status IN ('pending', 'sending')"), what="a row of the outbox")
+        server.stop(signal.SIGKILL)
+        stub.gate.set()
+        server.start()
+        texts = answers(stub, 3, 1)
+        assert "Clara" in texts[0]
+        row = until(lambda: [row for row in server.call("GET", "/api/outbox")[1]["outbox"] if row["status"] == "sent"], what="sent")[0]
+        assert len(to(stub, 3)) == (2 if row["ambiguous"] else 1), (row, to(stub, 3))
+        assert server.rows("SELECT count(*) AS n FROM turns")[0]["n"] == 1
