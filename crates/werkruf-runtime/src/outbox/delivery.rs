@@ -15,7 +15,7 @@ use crate::journal::dead_letter;
 /// The time for one sending.
 pub(super) const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(3 * 3600);
 /// How long a row waits whose channel is not in the configuration: an operator has to act.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(3600);
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
@@ -121,10 +121,11 @@ fn end_of(result: SendResult, row: &OutboxRow, reconcile_after: Duration, now: T
     SendEnd::Retry { at, code, message }
 }
 
-/// Doubles with each attempt; three quarters of it up to five quarters, so that rows that failed together are not sent together.
+/// Four times as long after each attempt, so that ten attempts outlast a night without a receiver; three quarters of it up to five quarters, so
+/// that rows that failed together are not sent together.
 fn backoff(attempts: u32, chance: f64) -> Duration {
-    let doubled = FIRST_BACKOFF.saturating_mul(1_u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX));
-    doubled.min(LONGEST_BACKOFF).mul_f64(0.75 + chance / 2.0)
+    let longer = FIRST_BACKOFF.saturating_mul(4_u32.saturating_pow(attempts.saturating_sub(1)));
+    longer.min(LONGEST_BACKOFF).mul_f64(0.75 + chance / 2.0)
 }
 
 fn log(row: &OutboxRow, end: &SendEnd) {

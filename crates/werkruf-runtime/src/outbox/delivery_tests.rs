@@ -50,16 +50,16 @@ fn pause(result: SendResult, row: &OutboxRow, chance: f64) -> Option<i128> {
 }
 
 #[test]
-fn attempts_double_their_distance_and_end() {
+fn the_pause_grows_with_each_attempt_and_ends() {
     let young = |attempts| row(attempts, false, SignedDuration::ZERO);
     let pauses: Vec<_> = (1..=10).map(|attempts| pause(retry(None), &young(attempts), 0.5)).collect();
-    let doubled = [1, 2, 4, 8, 16, 32, 64, 128, 256].map(|seconds| Some(seconds * 1000));
-    assert_eq!(pauses[..9], doubled);
+    let longer = [1, 4, 16, 64, 256, 1024, 4096, 10_800, 10_800].map(|seconds| Some(seconds * 1000));
+    assert_eq!(pauses[..9], longer);
     assert_eq!(pauses[9], None, "the tenth was the last");
     assert_eq!(backoff(20, 0.5), LONGEST_BACKOFF);
     assert_eq!((pause(retry(None), &young(1), 0.0), pause(retry(None), &young(1), 1.0)), (Some(750), Some(1250)));
     assert_eq!(pause(retry(Some(Duration::from_secs(6))), &young(1), 0.5), Some(6000), "at least what the channel says");
-    assert_eq!(pause(retry(Some(Duration::from_millis(1))), &young(3), 0.5), Some(4000));
+    assert_eq!(pause(retry(Some(Duration::from_millis(1))), &young(3), 0.5), Some(16_000));
     let old = row(2, false, SignedDuration::from_hours(24));
     assert_eq!(pause(retry(None), &old, 0.5), None, "older than a day");
 }
