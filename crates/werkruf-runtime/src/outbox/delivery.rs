@@ -14,10 +14,14 @@ use crate::journal::dead_letter;
 
 /// The time for one sending.
 pub(super) const SEND_TIMEOUT: Duration = Duration::from_secs(10);
-const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-const LONGEST_BACKOFF: Duration = Duration::from_secs(3 * 3600);
+/// Seconds between the attempts of a row for a person. Later rows for that person wait behind it, so an hour is the longest pause.
+const PAUSES_FOR_PEOPLE: [u64; 9] = [1, 2, 4, 8, 30, 120, 300, 900, 3600];
+/// Seconds between the attempts of a row for a program, which may be away for a night.
+const PAUSES_FOR_PROGRAMS: [u64; 9] = [1, 4, 16, 64, 256, 1024, 4096, 10_800, 10_800];
 /// How long a row waits whose channel is not in the configuration: an operator has to act.
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(3600);
+/// The longest pause that a channel may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 3600);
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 
 pub(super) struct Delivery {
@@ -114,18 +118,20 @@ fn end_of(result: SendResult, row: &OutboxRow, reconcile_after: Duration, now: T
         SendResult::Unknown { code, message } => (None, code, message),
         SendResult::Retry { after, code, message } => (after, code, message),
     };
-    let at = now + backoff(row.attempts, chance).max(after.unwrap_or_default());
+    // A channel that names a pause knows better than the schedule.
+    let pause = after.unwrap_or_else(|| pause_after(row)).min(LONGEST_PAUSE);
+    let at = now + pause.mul_f64(1.0 + chance / 4.0);
     if row.attempts >= MAX_ATTEMPTS || at.duration_since(row.created_at) > MAX_AGE {
         return SendEnd::Dead { code: ATTEMPTS_EXHAUSTED.to_owned(), message: format!("the last attempt: {code}: {message}") };
     }
     SendEnd::Retry { at, code, message }
 }
 
-/// Four times as long after each attempt, so that ten attempts outlast a night without a receiver; three quarters of it up to five quarters, so
-/// that rows that failed together are not sent together.
-fn backoff(attempts: u32, chance: f64) -> Duration {
-    let longer = FIRST_BACKOFF.saturating_mul(4_u32.saturating_pow(attempts.saturating_sub(1)));
-    longer.min(LONGEST_BACKOFF).mul_f64(0.75 + chance / 2.0)
+/// The pause of the schedule after the attempts so far.
+fn pause_after(row: &OutboxRow) -> Duration {
+    let pauses = if row.repeatable { PAUSES_FOR_PROGRAMS } else { PAUSES_FOR_PEOPLE };
+    let at = usize::try_from(row.attempts.saturating_sub(1)).unwrap_or(usize::MAX).min(pauses.len() - 1);
+    Duration::from_secs(pauses[at])
 }
 
 fn log(row: &OutboxRow, end: &SendEnd) {

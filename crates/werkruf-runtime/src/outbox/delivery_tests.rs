@@ -52,14 +52,13 @@ fn pause(result: SendResult, row: &OutboxRow, chance: f64) -> Option<i128> {
 #[test]
 fn the_pause_grows_with_each_attempt_and_ends() {
     let young = |attempts| row(attempts, false, SignedDuration::ZERO);
-    let pauses: Vec<_> = (1..=10).map(|attempts| pause(retry(None), &young(attempts), 0.5)).collect();
-    let longer = [1, 4, 16, 64, 256, 1024, 4096, 10_800, 10_800].map(|seconds| Some(seconds * 1000));
-    assert_eq!(pauses[..9], longer);
-    assert_eq!(pauses[9], None, "the tenth was the last");
-    assert_eq!(backoff(20, 0.5), LONGEST_BACKOFF);
-    assert_eq!((pause(retry(None), &young(1), 0.0), pause(retry(None), &young(1), 1.0)), (Some(750), Some(1250)));
-    assert_eq!(pause(retry(Some(Duration::from_secs(6))), &young(1), 0.5), Some(6000), "at least what the channel says");
-    assert_eq!(pause(retry(Some(Duration::from_millis(1))), &young(3), 0.5), Some(16_000));
+    let pauses = |repeatable| (1..=10).map(move |attempts| pause(retry(None), &row(attempts, repeatable, SignedDuration::ZERO), 0.0));
+    let seconds = |pauses: [u64; 9]| pauses.map(|seconds| Some(i128::from(seconds) * 1000)).into_iter().chain([None]).collect::<Vec<_>>();
+    assert_eq!(pauses(false).collect::<Vec<_>>(), seconds(PAUSES_FOR_PEOPLE), "the tenth attempt was the last");
+    assert_eq!(pauses(true).collect::<Vec<_>>(), seconds(PAUSES_FOR_PROGRAMS));
+    assert_eq!(pause(retry(None), &young(1), 1.0), Some(1250), "rows that failed together are not sent together");
+    assert_eq!(pause(retry(Some(Duration::from_secs(6))), &young(9), 0.0), Some(6000), "the channel's own pause");
+    assert_eq!(pause(retry(Some(Duration::MAX)), &young(1), 0.0), Some(6 * 3_600_000), "a bound");
     let old = row(2, false, SignedDuration::from_hours(24));
     assert_eq!(pause(retry(None), &old, 0.5), None, "older than a day");
 }
