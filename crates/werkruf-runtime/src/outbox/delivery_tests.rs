@@ -69,5 +69,5 @@ fn a_doubtful_sending_is_repeated_only_where_the_recipient_recognizes_it() {
     let end = end_of(unknown(), &row(1, false, SignedDuration::ZERO), Duration::from_secs(30), now(), 0.5);
     let until = now() + Duration::from_secs(30);
     assert_eq!(end, SendEnd::Unknown { until, code: "timeout".to_owned(), message: "m".to_owned() });
-    assert_eq!(pause(unknown(), &row(2, true, SignedDuration::ZERO), 0.5), Some(2000));
+    assert_eq!(pause(unknown(), &row(2, true, SignedDuration::ZERO), 0.0), Some(4000));
 }
