@@ -113,7 +113,7 @@ mod tests {
             (r#"{"items": [1, 2], "count": 2, "message": "two"}"#, None, 2),
             (r#"{"items": [], "count": 0}"#, None, 0),
             (r#"{"results": [1, 2], "facets": [3]}"#, None, 2),
-            (r#"{"results": {"flights": []}, "count": 4}"#, None, 4),
+            (r#"{"results": {"pages": []}, "count": 4}"#, None, 4),
             (r#"{"sources": [1]}"#, None, 1),
             (r#"{"count": -1}"#, None, 1),
             (r#"{"name": "Ada", "roles": [1, 2]}"#, None, 1),
