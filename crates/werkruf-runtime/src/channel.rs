@@ -73,6 +73,11 @@ pub struct Inbound {
 }
 
 impl Inbound {
+    /// Whether the turn ends without any model request.
+    pub(crate) const fn needs_no_model(&self) -> bool {
+        self.direct.is_some() || self.over_limit.is_some()
+    }
+
     /// As a turn's row has it.
     pub(crate) fn stored(column: Option<&str>) -> serde_json::Result<Option<Arc<Self>>> {
         column.map(|text| serde_json::from_str(text).map(Arc::new)).transpose()

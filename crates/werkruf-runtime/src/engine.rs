@@ -8,15 +8,16 @@ use tokio_util::task::TaskTracker;
 use werkruf_contract::{BoxFuture, Cancel, Clock, Texts, Uuid};
 use werkruf_store::{Approvals, ClientRequests, Cluster, Outbox, People, Records, Store, StoreError, Streams, TurnRow, Turns};
 
+use crate::arrivals::Arrivals;
 use crate::assistant::Assistant;
 use crate::call::{InFlight, ResultLimit, TurnScope, TurnServices};
-use crate::channel::{Inbound, OverLimit};
+use crate::channel::Inbound;
 use crate::journal::{Audience, Journal, JournalStore, TurnOwner};
 use crate::lease::{RunningTurn, RunningTurns, TurnQueues, Wakeup};
 use crate::limits::Limits;
 use crate::model::ModelAccounts;
-use crate::rate_limit::{Rate, RateLimiter, RateSubject};
-use crate::request::{Caller, InboundMessage, Refusal};
+use crate::rate_limit::RateLimiter;
+use crate::request::{Caller, Refusal};
 use crate::setup::Setup;
 use crate::stream::Broadcast;
 use crate::timer;
@@ -55,34 +56,6 @@ impl Services {
     }
 }
 
-/// Whose turns a new turn counts among.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TurnCount {
-    pub(crate) user: bool,
-    pub(crate) key: bool,
-}
-
-impl TurnCount {
-    /// A direct call is limited as a request of its user; only the key counts it as a turn.
-    pub(crate) const DIRECT_CALL: Self = Self { user: false, key: true };
-
-    /// A message that starts a turn. An OpenAI client may serve many people with one key, so there the key counts; the operator's
-    /// credential is no key.
-    pub(crate) fn of(caller: &Caller, channel: &str) -> Self {
-        Self { user: channel != OPENAI || (caller.key_id.is_none() && !caller.admin), key: true }
-    }
-}
-
-const fn too_many(retry_after_ms: u64) -> Refusal {
-    Refusal::TooMany { retry_after_ms }
-}
-
-/// How often a person is told that they wrote too many messages.
-const ONE_NOTICE: Rate = Rate::of_turns(1);
-
-/// The channel of OpenAI clients.
-const OPENAI: &str = "openai";
-
 /// Continues a turn whose work stopped just as a decision or a cancel came for it.
 pub(crate) type Recheck = fn(Arc<Engine>, Uuid, Uuid) -> BoxFuture<'static, ()>;
 
@@ -106,9 +79,11 @@ pub(crate) struct Engine {
     /// Turns that had not started at the last recovery scan.
     pub(crate) unstarted: Mutex<BTreeSet<Uuid>>,
     setup: RwLock<Arc<Setup>>,
-    turn_rates: RateLimiter,
+    /// Requests that are on their way into the inbox.
+    pub(crate) arrivals: Arrivals,
+    pub(crate) turn_rates: RateLimiter,
     /// Who was told lately that they wrote too many messages.
-    told: RateLimiter,
+    pub(crate) told: RateLimiter,
     draining: AtomicBool,
     recheck: Recheck,
 }
@@ -152,6 +127,7 @@ impl Engine {
             stopping: Cancel::default(),
             unstarted: Mutex::default(),
             setup: RwLock::new(Arc::new(setup)),
+            arrivals: Arrivals::default(),
             turn_rates: RateLimiter::new("turns", &store.cluster),
             told: RateLimiter::new("told", &store.cluster),
             draining: AtomicBool::new(false),
@@ -185,69 +161,10 @@ impl Engine {
         self.tasks.close();
     }
 
-    /// Whether the process has capacity, and whether the sender of this message may start another turn. A message that only brings
-    /// the awaited results of the client's tools continues an earlier turn, and is refused if another message continued it first. A channel
-    /// with addresses cannot refuse a message: above the limit its turn is stored and ends at once.
-    pub(crate) async fn admit_message(&self, message: &mut InboundMessage) -> Result<(), Refusal> {
-        let counted = TurnCount::of(&message.caller, &message.channel);
-        let only_results = message.message.is_empty() && message.parts.is_empty() && !message.results.is_empty();
-        // Where nothing is counted and the continued turn is known, the answer would change nothing.
-        if only_results && (message.after.is_none() || self.is_limited(&message.caller, counted)) {
-            let principal = &message.caller.principal;
-            let call_ids = message.results.iter().map(|result| result.call_id.clone()).collect();
-            let awaiting = self.store.clients.conversation_awaiting(principal.tenant_id, principal.user_id.clone(), call_ids).await?;
-            if let Some(found) = awaiting.filter(|found| Some(found.conversation_id) == message.conversation_id) {
-                message.after.get_or_insert(found.turn_id);
-                return self.check_place();
-            }
-        }
-        let Some(channel) = &mut message.inbound else { return self.admit(&message.caller, counted).await };
-        self.check_place()?;
-        if let Err(retry_after_ms) = self.take_turn(&message.caller, counted).await {
-            let principal = &message.caller.principal;
-            let told = self.told.take(principal.tenant_id, RateSubject::User(principal.user_id.clone()), ONE_NOTICE).await;
-            channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent: told.is_err() });
-        }
-        Ok(())
-    }
-
-    /// Whether the process has capacity, and whether this caller may start another turn.
-    pub(crate) async fn admit(&self, caller: &Caller, counted: TurnCount) -> Result<(), Refusal> {
-        self.check_place()?;
-        self.take_turn(caller, counted).await.map_err(too_many)
-    }
-
-    /// Counts one turn; the error is how many milliseconds to wait.
-    async fn take_turn(&self, caller: &Caller, counted: TurnCount) -> Result<(), u64> {
-        for (subject, rate) in self.counted(caller, counted) {
-            self.turn_rates.take(caller.principal.tenant_id, subject, rate).await?;
-        }
-        Ok(())
-    }
-
     /// Whether the process has a place for another turn.
     pub(crate) fn check_place(&self) -> Result<(), Refusal> {
         let full = self.running.len() >= self.limits.queue || self.is_draining();
         if full { Err(Refusal::Busy { retry_after_ms: 1000 }) } else { Ok(()) }
-    }
-
-    /// Whether the limits let this caller start a turn on a channel now, without counting one.
-    pub(crate) fn check_turn_limits(&self, caller: &Caller, channel: &str) -> Result<(), Refusal> {
-        let mut counted = self.counted(caller, TurnCount::of(caller, channel));
-        counted.try_for_each(|(subject, rate)| self.turn_rates.check(caller.principal.tenant_id, subject, rate)).map_err(too_many)
-    }
-
-    /// Whether a turn of this caller counts towards a limit.
-    pub(crate) fn is_limited(&self, caller: &Caller, counted: TurnCount) -> bool {
-        self.counted(caller, counted).next().is_some()
-    }
-
-    /// The subjects whose turns are limited. The user first: what one user is refused must not use up the key that users share.
-    fn counted(&self, caller: &Caller, counted: TurnCount) -> impl Iterator<Item = (RateSubject, Rate)> {
-        let Limits { turns_per_minute_user: of_user, turns_per_minute_key: of_key, .. } = *self.limits;
-        let user = (counted.user && of_user > 0).then(|| RateSubject::User(caller.principal.user_id.clone()));
-        let key = caller.key_id.filter(|_| counted.key && of_key > 0).map(RateSubject::Key);
-        user.map(|user| (user, Rate::of_turns(of_user))).into_iter().chain(key.map(|key| (key, Rate::of_turns(of_key))))
     }
 
     pub(crate) fn assistant_named<'a>(&self, setup: &'a Setup, name: &str, caller: &Caller) -> Result<&'a Assistant, Refusal> {

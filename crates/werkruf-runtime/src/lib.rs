@@ -10,6 +10,7 @@
 //! aside). The history is valid for a provider after every commit. No task runs without an owner.
 
 mod approvals;
+mod arrivals;
 mod assistant;
 mod call;
 mod channel;
@@ -35,6 +36,7 @@ mod taint;
 mod timer;
 mod transcript_digest;
 mod turn;
+mod turn_limits;
 
 pub use approvals::Decider;
 pub use assistant::{Assistant, Assistants, Compaction};

@@ -125,6 +125,18 @@ impl RateLimiter {
         }
     }
 
+    /// Gives one back that was taken just now. A shared token stays with this process until the end of its minute.
+    pub(crate) fn give_back(&self, tenant_id: Uuid, subject: RateSubject, rate: Rate) {
+        let now = timer::now();
+        // A subject that was forgotten has a full bucket.
+        let mut buckets = self.lock();
+        let Some(bucket) = buckets.by_subject.get_mut(&(tenant_id, subject)) else { return };
+        bucket.full_at = bucket.full_at.checked_sub(rate.cost()).map_or(now, |before| before.max(now));
+        if self.cluster.is_some() && now < bucket.tokens_end && now >= bucket.alone_until {
+            bucket.tokens = bucket.tokens.saturating_add(1);
+        }
+    }
+
     /// What the bucket of this process says about one more, without counting it.
     pub fn check(&self, tenant_id: Uuid, subject: RateSubject, rate: Rate) -> Result<(), u64> {
         if rate.per_minute == 0 {

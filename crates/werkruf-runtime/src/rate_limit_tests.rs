@@ -148,3 +148,20 @@ async fn a_process_that_cannot_read_the_shared_tokens_counts_alone() {
     assert_eq!(admitted(&limiter, Rate::of_requests(600), 100).await, 10);
     assert_eq!(*counts.asked.lock().unwrap(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_can_be_taken_again() {
+    for alone in [true, false] {
+        let cluster: Arc<dyn Cluster> = Arc::new(SharedCounts { alone, ..SharedCounts::default() });
+        let limiter = RateLimiter::new("turns", &cluster);
+        let rate = Rate::of_turns(3);
+        limiter.give_back(Uuid::nil(), user("1"), rate);
+        for _ in 0..10 {
+            assert_eq!(limiter.take(Uuid::nil(), user("1"), rate).await, Ok(()), "alone: {alone}");
+            limiter.give_back(Uuid::nil(), user("1"), rate);
+        }
+        assert_eq!(admitted(&limiter, rate, 10).await, 3, "alone: {alone}");
+        limiter.give_back(Uuid::nil(), user("1"), rate);
+        assert_eq!(admitted(&limiter, rate, 10).await, 1, "alone: {alone}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Which language short messages show.
 
-use super::{Language, fold};
+use super::{Language, VOCABULARIES, Vocabulary, fold};
 
 const GERMAN: &[&str] = &[
     "Welche Anfragen habe ich offen?",
@@ -24,14 +24,23 @@ const GERMAN: &[&str] = &[
     "von Frankfurt",
     "nach New York",
     "ja bitte",
-    "ja",
     "Nein, danke",
     "Wer bin ich?",
     "was ist das",
     "Do, 15.10., bitte",
     "Artikel über Notfälle",
     "ich will nach LAS",
-    "Hallo 👋",
+    "Hallo 👋, was gibt es?",
+    "was ist los?",
+    "welche To-dos",
+    "meine to-dos",
+    "meine Tasks",
+    "am 5. Mai",
+    "Ich bin da",
+    "Frau May ist krank",
+    "Wann kommt Hélène?",
+    "per Mail bitte",
+    "bin hier",
     "Was steht an?",
     "5. Oktober",
     "Guten Morgen",
@@ -69,6 +78,14 @@ const ENGLISH: &[&str] = &[
     "I prefer window seats",
     "Remember me",
     "go on",
+    "I am sick",
+    "help me",
+    "tasks",
+    "on Friday",
+    "non-stop flights",
+    "is it May",
+    "next day",
+    "my to-do list",
 ];
 
 const SPANISH: &[&str] = &[
@@ -97,6 +114,17 @@ const SPANISH: &[&str] = &[
     "¿Cuáles son mis solicitudes?",
     "tiempo de trabajo",
     "no tengo tareas",
+    "sí, por favor",
+    "por favor",
+    "este mes",
+    "este año",
+    "que día es",
+    "de acuerdo",
+    "horas",
+    "mis tasks",
+    "el 3 de abril",
+    "12 de julio",
+    "¿hay tareas el domingo?",
 ];
 
 /// Without a language, in several languages, or in one that has no texts.
@@ -164,6 +192,37 @@ const NONE: &[&str] = &[
     "eu não tenho tarefas hoje",
     "bom dia",
     "amanhã",
+    "Julio",
+    "julio julio",
+    "Notre Dame",
+    "hay fever",
+    "Karl May",
+    "Frau May",
+    "Black Friday",
+    "Long Covid",
+    "Go-Live Termin",
+    "Team Day",
+    "to-do Liste",
+    "red hat",
+    "recycle bin",
+    "price tag",
+    "die",
+    "go",
+    "day",
+    "15 mai",
+    "alle 10:30",
+    "hallo",
+    "Hallo 👋",
+    "hallo, ja",
+    "ja",
+    "juni",
+    "3 de abril",
+    "sábado",
+    "domingo",
+    "emergência",
+    "este mês",
+    "que dia é",
+    "Los Angeles",
     "今日の依頼",
     "сегодня",
     "اليوم",
@@ -204,4 +263,18 @@ fn a_locale_names_a_language_and_accents_are_left_out() {
     assert_eq!(Language::of("de-AT"), Language::German);
     assert_eq!(Language::of("fr"), Language::English);
     assert_eq!(fold("Übergröße ¿QUÉ?"), "ubergrosse ¿que?");
+    assert_eq!(fold("não, solicitações"), "nao, solicitacoes");
+}
+
+#[test]
+fn every_word_of_the_lists_can_be_met() {
+    for vocabulary in &VOCABULARIES {
+        let Vocabulary { sure, likely, hints, .. } = vocabulary;
+        let mut words: Vec<&str> = [sure, likely, hints].into_iter().flat_map(|list| list.split_whitespace()).collect();
+        assert!(words.iter().all(|word| fold(word) == *word && word.len() > 1), "{words:?}");
+        let all = words.len();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), all, "a word is in one list of a language");
+    }
 }

@@ -30,7 +30,7 @@ pub(crate) use approvers::{approver_rows, decision_rows};
 pub use arguments::Repair;
 pub(crate) use batch::{CallBatch, FinishedCall, HistorySlot, PreparedCall};
 pub(crate) use in_flight::InFlight;
-pub(crate) use log::log_turn;
+pub(crate) use log::{log_turn, log_unstarted_turn};
 pub(crate) use outcome::{CallOutcome, Success, canceled, interrupted};
 pub(crate) use record::{announce, apply_outcome, call_row, display_name, finish_call, stage_outcome, tool_started};
 pub(crate) use request::{Arguments, CallRequest};

@@ -4,7 +4,7 @@ use werkruf_contract::{CallStatus, ErrorCode, Texts, ToolErrorType, TurnError, T
 use werkruf_store::{NewMessage, Replacement, StoreError};
 
 use super::leftover::Leftover;
-use crate::call::{CallOutcome, StoredCall, TurnScope, canceled, interrupted, stage_outcome};
+use crate::call::{CallOutcome, StoredCall, TurnScope, canceled, interrupted, log_turn, stage_outcome};
 use crate::journal::{Change, CommitPoint};
 use crate::turn::{NOT_ANSWERED, abort_item, canceled_error, fail};
 
@@ -52,6 +52,14 @@ impl Closing {
     }
 }
 
+/// Reads what the turn has used, for the line of its end. Without it the turn ends all the same.
+pub(super) async fn continue_usage(scope: &TurnScope) {
+    match scope.turns.turn_usage(scope.tenant_id(), scope.turn_id).await {
+        Ok(used) => scope.continue_usage(used),
+        Err(error) => tracing::warn!(turn_id = %scope.turn_id, %error, "what the turn has used could not be read"),
+    }
+}
+
 impl Leftover {
     /// Why the turn must not continue; `None` where it may.
     pub(super) const fn closing(&self) -> Option<Closing> {
@@ -67,8 +75,15 @@ impl Leftover {
     /// Ends the turn and its open calls, in one commit.
     pub(super) async fn close(&self, scope: &TurnScope, closing: Closing) -> Result<(), StoreError> {
         self.stage_closed_calls(scope, closing.call_status());
-        fail(scope, closing.turn_status(), self.turn.step, closing.error(&scope.texts));
-        scope.journal.commit(CommitPoint::End).await.map(|_| ())
+        let error = closing.error(&scope.texts);
+        let code = error.code.clone();
+        fail(scope, closing.turn_status(), self.turn.step, error);
+        scope.journal.commit(CommitPoint::End).await?;
+        if self.turn.kind == "chat" {
+            continue_usage(scope).await;
+            log_turn(scope, closing.turn_status(), self.sorted().0.len(), Some(&code));
+        }
+        Ok(())
     }
 
     /// Stages an outcome for every open call.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use werkruf_contract::{AssistantReset, CallStatus, ClientCall, EventType};
 
+use super::close::continue_usage;
 use super::leftover::Leftover;
 use crate::call::{CallBatch, await_approvals};
 use crate::journal::{Change, CommitPoint};
@@ -17,6 +18,8 @@ pub(super) async fn resume(mut turn: Box<Turn>, left: Leftover) {
     turn.progress.text = left.texts().concat();
     let ended = match left.closing() {
         Some(closing) => {
+            continue_usage(&turn.scope).await;
+            turn.progress.finished = left.sorted().0;
             add_lost_request(&mut turn, &left);
             left.stage_closed_calls(&turn.scope, closing.call_status());
             Err(if left.is_poison() { Stop::Failed(closing.error(&turn.scope.texts)) } else { Stop::Canceled })

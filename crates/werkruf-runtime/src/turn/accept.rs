@@ -8,13 +8,15 @@ use werkruf_contract::{EventType, Init, State, Uuid, is_locale};
 use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, StoreError, StreamKey};
 
 use super::start::StoredTurn;
+use crate::arrivals::Arrival;
 use crate::client_request::ClientResult;
-use crate::engine::{Engine, TurnCount};
+use crate::engine::Engine;
 use crate::lease::QueuePlace;
 use crate::request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Refusal};
 use crate::setup::Setup;
 use crate::stored::json;
 use crate::stream::{LiveEvent, SubscribeOptions};
+use crate::turn_limits::TurnCount;
 
 /// How long the inbox remembers an idempotency key.
 const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hours(24);
@@ -33,13 +35,13 @@ struct Opening {
 /// Accepts a message. When this resolves, the message is durable, and its turn will end.
 pub(crate) async fn accept(engine: &Arc<Engine>, mut message: InboundMessage) -> Result<AcceptedTurn, Refusal> {
     // Where no turn is counted, commit A finds the copy soon enough.
-    let counted = TurnCount::of(&message.caller, &message.channel);
-    if engine.is_limited(&message.caller, counted)
-        && let Some(entry) = inbox_of(&message, engine.store.clock.now())
-    {
-        refuse_known(engine, message.caller.principal.tenant_id, entry).await?;
-    }
-    engine.admit_message(&mut message).await?;
+    let limited = engine.is_limited(&message.caller, TurnCount::of(&message.caller, &message.channel));
+    let arrival = match inbox_of(&message, engine.store.clock.now()).filter(|_| limited) {
+        Some(entry) => Some(first_copy(engine, message.caller.principal.tenant_id, entry).await?),
+        None => None,
+    };
+    // Dropped without a stored turn, it gives back what was counted.
+    let counted = engine.admit_message(&mut message).await?;
     message.caller.pins.apply(&mut message.context)?;
     let setup = engine.setup();
     if let Some(name) = &message.assistant
@@ -56,7 +58,17 @@ pub(crate) async fn accept(engine: &Arc<Engine>, mut message: InboundMessage) ->
     let init = Init { chat_id: conversation_id, conversation_id, turn_id, created };
     let (sender, receiver) = oneshot::channel();
     // Boxed: what opening needs is gone before the turn starts, which lasts far longer.
-    let opening = Box::pin(open(Arc::clone(engine), setup, message, init, place));
+    let opening = open(Arc::clone(engine), setup, message, init, place);
+    let opening = Box::pin(async move {
+        let opened = opening.await;
+        match &opened {
+            Ok(_) => counted.keep(),
+            Err(_) => drop(counted),
+        }
+        // Only now may other copies look.
+        drop(arrival);
+        opened
+    });
     // A task of its own from here on: a client that leaves now must not leave a stored message without a turn.
     engine.tasks.spawn(async move {
         match opening.await {
@@ -179,6 +191,13 @@ fn client_result(result: &ClientResult) -> Replacement {
 fn inbox_of(message: &InboundMessage, now: Timestamp) -> Option<InboxEntry> {
     let of_channel = message.inbound.as_ref().map(|channel| channel.inbox.clone());
     of_channel.or_else(|| message.idempotency.as_ref().map(|key| inbox_entry("chat", &message.caller, key, now)))
+}
+
+/// Waits while this process stores another copy of the request, then refuses it if the inbox has it.
+async fn first_copy(engine: &Engine, tenant_id: Uuid, entry: InboxEntry) -> Result<Arrival, Refusal> {
+    let arrival = engine.arrivals.enter(tenant_id, &entry).await;
+    refuse_known(engine, tenant_id, entry).await?;
+    Ok(arrival)
 }
 
 /// Refuses a request that is in the inbox already, before it counts as a turn or waits for one.

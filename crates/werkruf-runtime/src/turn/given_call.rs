@@ -20,7 +20,7 @@ impl Turn {
 
     /// Whether the turn ends without any model request.
     pub(crate) fn needs_no_model(&self) -> bool {
-        self.keyword().is_some() || self.over_limit().is_some()
+        self.scope.inbound.as_ref().is_some_and(|inbound| inbound.needs_no_model())
     }
 
     /// The error of a turn whose sender wrote too many messages.

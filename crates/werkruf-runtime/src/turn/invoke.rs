@@ -14,7 +14,7 @@ use crate::call::{
     Arguments, CallBatch, CallOutcome, CallRequest, FinishedCall, PreparedCall, TurnScope, apply_outcome, approver_rows, await_approvals,
     tool_started,
 };
-use crate::engine::{Engine, Registration, TurnCount};
+use crate::engine::{Engine, Registration};
 use crate::journal::CommitPoint;
 use crate::lease::{POLL, QueuePlace};
 use crate::request::{Caller, Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal};
@@ -45,7 +45,7 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
         let entry = inbox_entry(&route(&invoke.tool), &invoke.caller, key, engine.store.clock.now());
         refuse_known(engine, invoke.caller.principal.tenant_id, entry).await?;
     }
-    engine.admit(&invoke.caller, TurnCount::DIRECT_CALL).await?;
+    engine.admit_call(&invoke.caller).await?;
     let mut context = invoke.context;
     invoke.caller.pins.apply(&mut context)?;
     let direct = DirectCall {
@@ -71,7 +71,7 @@ fn route(tool: &str) -> String {
 
 /// Runs a failed call again, for the user it was made for. Returns the new call's id.
 pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: Uuid, force: bool) -> Result<Uuid, Refusal> {
-    engine.admit(caller, TurnCount::DIRECT_CALL).await?;
+    engine.admit_call(caller).await?;
     let (store, tenant_id) = (&engine.store, caller.principal.tenant_id);
     let call = store.records.call(tenant_id, call_id).await?.ok_or(Refusal::UnknownCall)?;
     let unknown = call.has_code(ErrorCode::OutcomeUnknown);

@@ -6,7 +6,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use werkruf_contract::{Clock, Init, State, Texts, Uuid};
 use werkruf_llm::Message;
-use werkruf_store::{Fence, MessageRow, StoreError, crash};
+use werkruf_store::{Fence, MessageRow, Order, Page, StoreError, crash};
 
 use super::history::{self, History};
 use super::state::{Progress, Turn};
@@ -21,6 +21,9 @@ use crate::lease::QueuePlace;
 use crate::request::InboundMessage;
 use crate::setup::Setup;
 use crate::taint::Taint;
+
+/// The messages that show the language of a conversation.
+const RECENT: Page = Page::of(50, Order::NewestFirst);
 
 /// A stored message whose turn has not started yet.
 pub(crate) struct StoredTurn {
@@ -92,8 +95,17 @@ impl StoredTurn {
     }
 
     async fn history(&self) -> Result<History, StoreError> {
-        let tenant_id = self.message.caller.principal.tenant_id;
-        Ok(History::of(&history_rows(&self.engine, tenant_id, self.init.conversation_id).await?))
+        let (tenant_id, conversation_id) = (self.message.caller.principal.tenant_id, self.init.conversation_id);
+        if !self.inbound.as_ref().is_some_and(|inbound| inbound.needs_no_model()) {
+            return Ok(History::of(&history_rows(&self.engine, tenant_id, conversation_id).await?));
+        }
+        // Only the language of the conversation counts, and only if the message shows none.
+        if self.message.context.locale.is_some() {
+            return Ok(History::only(Message::user(self.message.message.clone())));
+        }
+        let mut recent = self.engine.store.records.messages(tenant_id, conversation_id, RECENT).await?;
+        recent.reverse();
+        Ok(History::of(&recent))
     }
 
     /// Everything a turn needs. Boxed, because a future keeps room for each place that a value is moved to.

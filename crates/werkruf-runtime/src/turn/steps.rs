@@ -43,7 +43,10 @@ impl Turn {
         if let Some(error) = self.over_limit() {
             return Err(Stop::Failed(error));
         }
-        Box::pin(self.fit_history()).await?;
+        // No model reads the history of a keyword's turn, so nothing in it can mislead the call.
+        if !self.needs_no_model() {
+            Box::pin(self.fit_history()).await?;
+        }
         loop {
             if let Some(text) = self.keyword_answer() {
                 return Ok(self.tool_reply(text));

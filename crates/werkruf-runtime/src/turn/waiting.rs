@@ -7,6 +7,7 @@ use werkruf_contract::{EventType, Texts, TurnStatus, Uuid};
 use werkruf_store::{Fence, NewEvent, StoreError, TurnCancellation};
 
 use super::end::{canceled_error, unanswered_end};
+use crate::call::log_unstarted_turn;
 use crate::engine::Engine;
 use crate::journal::{Audience, TurnOwner};
 use crate::lease::{POLL, QueuePlace, RunningTurn};
@@ -76,6 +77,7 @@ impl UnstartedTurn<'_> {
         let Some(seq) = store.turns.cancel_waiting(tenant_id, turn_id, cancellation).await? else {
             return Ok(false);
         };
+        log_unstarted_turn(conversation_id, turn_id, change.status, &error_event.code);
         if sends {
             self.engine.journals.outbox.wake();
         }

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
     AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, InboxEntry, KeyDigest, KeyRow,
-    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Page, People, PeopleBatch, PersonAddress, Records, ResumePoint, Reusable, RowCounts,
-    StoreError, StoreFuture, Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, UserRow,
-    Written,
+    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Order, Page, People, PeopleBatch, PersonAddress, Records, ResumePoint, Reusable,
+    RowCounts, StoreError, StoreFuture, Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows,
+    UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -282,8 +282,15 @@ impl Records for Store {
     fn conversations_by_use(&self, _: Uuid, _: Option<String>, _: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         not_simulated()
     }
-    fn messages(&self, _: Uuid, _: Uuid, _: Page) -> StoreFuture<'_, Vec<MessageRow>> {
-        not_simulated()
+    fn messages(&self, _: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>> {
+        Box::pin(self.read("messages", move |tables| {
+            let mut rows = tables.history(conversation_id);
+            if page.order == Order::NewestFirst {
+                rows.reverse();
+            }
+            rows.truncate(page.limit as usize);
+            rows
+        }))
     }
     fn attempts(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         not_simulated()
