@@ -5,6 +5,7 @@ usage: auditor.py DB OBSERVATIONS.json      exit 1 on violations (DB is an SQLit
 
 The observations: {"tool": [{"run", "n", "round", "effect", "job_id", "key", "turn_id"}], one per request that reached the tool,
 "model": [{"run"}], one per request that reached the model, "notified": [{"id", "turn_id", "body", "signed"}] of the webhook, "clients": [{"run", "key", "turn_id", "text", "received", "canceled"}] of chats,
+"whatsapp": {"inbound": [{"id", "from", "approval", "stored"}] that Meta delivered, "sent": [{"id", "row", "to", "account", "text"}] that its API accepted, "reported": [{"id", "status"}]},
 "direct": [{"run", "key", "job_id", "ok"}] of tools called without a model, "labels": {run: its fault}, "may_fail": {run: codes its turn may end with}}.
 The message of a run contains its name as `run=NAME`, and so do the arguments of its calls.
 
@@ -25,12 +26,16 @@ The invariants and the methods that check them (`proof.py` damages a sound datab
   I9 clients received the stored text                                    texts
   I10 every ended turn is told to the program exactly once, or again with the same bytes; in order per conversation
                                                                          notifications
+  I11 every WhatsApp message is stored once and answered once, in order, at most twice if marked; every report is applied
+                                                                         auditor_whatsapp.py
 """
 import collections
 import json
 import re
 import sqlite3
 import sys
+
+import auditor_whatsapp
 
 TERMINAL = ("completed", "failed", "canceled")
 # The total tokens that the fake model reports for each response.
@@ -49,13 +54,14 @@ class Audit:
         self.leases = read("SELECT * FROM leases")
         self.attempts = group(read("SELECT * FROM call_attempts ORDER BY attempt"), "call_id")
         self.usage = group(read("SELECT * FROM api_usage"), "turn_id")
-        self.outbox = group(read("SELECT * FROM outbox ORDER BY id"), "turn_id")
+        self.outbox = read("SELECT * FROM outbox ORDER BY id")
+        self.approvals = read("SELECT * FROM approvals")
         self.runs = {}
         for message in self.messages:
             found = message["role"] == "user" and re.search(r"run=(\S+)", message["content"])
             if found:
                 self.runs.setdefault(found[1], []).append(message["turn_id"])
-        self.run_of = {c["turn_id"]: json.loads(c["request"])["run"] for c in self.calls.values() if c["request"]}
+        self.run_of = {c["turn_id"]: json.loads(c["request"]).get("run") for c in self.calls.values() if c["request"]}
         self.run_of.update({turn: run for run, turns in self.runs.items() for turn in turns})
 
     def report(self, invariant, turn, what):
@@ -66,6 +72,7 @@ class Audit:
         for check in (self.sound_file, self.one_turn_per_key, self.all_ended, self.legal_rows, self.valid_history, self.numbering,
                       self.effects, self.replies, self.usage_rows, self.texts, self.notifications):
             check()
+        auditor_whatsapp.check(self, self.outbox, self.approvals)
         return self.violations
 
     def sound_file(self):
@@ -191,7 +198,8 @@ class Audit:
         keys = collections.Counter(c["idempotency_key"] for c in self.calls.values() if c["idempotency_key"])
         for key in (key for key, count in keys.items() if count > 1):
             self.report("I6", "", f"key {key} belongs to {keys[key]} calls")
-        for call in self.calls.values():
+        # The tools of keywords are the server's own.
+        for call in (call for call in self.calls.values() if call["tool_name"].startswith("chaos_")):
             reached = len(sent.get(call["id"], []))
             shared = call["dedupe_of"] is not None
             if call["effect"] == "once":
@@ -247,8 +255,9 @@ class Audit:
 
     def notifications(self):
         received = group((one for one in self.observations["notified"] if one["turn_id"] in self.turns), "turn_id")
+        told = group((row for row in self.outbox if row["channel"] == "webhook"), "turn_id")
         for turn in self.turns.values():
-            rows = self.outbox.get(turn["id"], [])
+            rows = told[turn["id"]]
             # A restore ends turns without telling anybody, and holds what was not sent.
             if turn["status"] not in TERMINAL or turn["error_code"] == "restored" or any(row["status"] == "held" for row in rows):
                 continue

@@ -13,17 +13,20 @@ import points
 from auditor import audit
 from proof import undetected
 from scenario import EFFECTS, LOST, Client, CrashingServer, Direct, in_thread, message, until
+from whatsapp import KEYWORDS, WRITERS, Graph, Meta, Writer
 
 # How often a run whose crash point was not reached is repeated, before the point counts as unreachable.
 TRIES = 5
+# So many runs leave enough of everything that can be damaged.
+PROVABLE = 10
 
 
 class Experiment:
     """One server and its database, used by one thread; all experiments share the model and the tool."""
 
-    def __init__(self, name, model, tool, env=None, server=None):
-        self.name, self.model, self.tool = name, model, tool
-        self.server = server or CrashingServer(model, tool, env)
+    def __init__(self, name, model, tool, env=None, serve=CrashingServer):
+        self.name, self.model, self.tool, self.meta = name, model, tool, Meta(Graph())
+        self.server = serve(model, tool, {**self.meta.graph.env(), **(env or {})})
         self.clients, self.directs, self.labels, self.failures = [], [], {}, []
         # Error codes with which the turn of a run may end.
         self.may_fail = {}
@@ -167,6 +170,28 @@ class Experiment:
         """A row that a killed server was sending is sent again after its claim has ended."""
         until(self.all_notified, 60, "the notifications")
 
+    def whatsapp(self, effect, what, crash, kind):
+        self.meta.serve(self.server)
+        self.await_whatsapp()
+        writer = self.writer(f"{effect}: WhatsApp, {what}", WRITERS[self.runs % len(WRITERS)], effect, kind)
+        self.restart(crash)
+        thread = in_thread(lambda: (writer.attempt(), writer.finish(), self.await_whatsapp()))
+        self.await_crash(crash, [thread])
+        self.restart()
+        thread.join(60)
+        writer.finish()
+
+    def writer(self, label, user, effect, kind, **fields):
+        """A message of a person: a keyword, a message that needs an approval, one with an answer in several parts, or any other."""
+        run = self.run_id(label)
+        more = {"approval": {"suffix": "_approved"}, "parts": {"parts": 3}}.get(kind, {})
+        content = KEYWORDS[self.runs % len(KEYWORDS)] if kind == "keyword" else message(run, effect, **fields, **more)
+        return Writer(self.meta, self.server, run, user, content)
+
+    def await_whatsapp(self):
+        """Everything is sent and reported, and nothing follows from the reports."""
+        until(lambda: self.all_notified() and self.meta.quiet(), 60, "the reports of WhatsApp")
+
     def cancels(self, effect, what, crash):
         first, second, threads = self.two_turns(effect, what, crash, work_ms=400)
         second.canceled = True
@@ -218,8 +243,8 @@ class Experiment:
         return self.clients[-1].conversation_id
 
     @contextlib.contextmanager
-    def load(self, seed, label="at random", users=5, work_ms=(0, 20)):
-        """Several users send messages, each after the answer to the previous one, until the end of the block."""
+    def load(self, seed, label="at random", users=5, work_ms=(0, 20), writers=()):
+        """Several users send messages, each after the answer to the previous one, and others write on WhatsApp, until the end of the block."""
         stop, lock = threading.Event(), threading.Lock()
 
         def send_messages(rng, conversation=None):
@@ -234,7 +259,19 @@ class Experiment:
                     return
                 conversation = client.conversation_id if rng.random() < 0.7 else None
 
+        def write_messages(user, rng):
+            while not stop.is_set():
+                with lock:
+                    writer = self.writer(f"{label}, WhatsApp", user, rng.choice(EFFECTS), rng.choice(("turn", "turn", "keyword", "parts", "approval")),
+                                         think_ms=rng.choice((0, 20)), work_ms=rng.choice(work_ms))
+                writer.attempt()
+                with contextlib.suppress(AssertionError):  # people do not wait for ever
+                    writer.finish(rng.choice((0, 2, 5)))
+
+        if writers:
+            self.meta.serve(self.server)
         threads = [in_thread(lambda n=n: send_messages(random.Random(f"{seed} {n}"))) for n in range(users)]
+        threads += [in_thread(lambda user=user: write_messages(user, random.Random(f"{seed} {user}"))) for user in writers]
         try:
             yield
         finally:
@@ -255,6 +292,13 @@ class Experiment:
         rng.shuffle(work)
         return work
 
+    def all_whatsapp(self, part, parts, only, rng):
+        """One of several equal parts of the runs over WhatsApp, each with any effect."""
+        entries = [entry for entry in points.WHATSAPP if only in f"whatsapp {entry[0]} {entry[1]}"]
+        work = [(self.whatsapp, rng.choice(EFFECTS), *entry) for entry in entries[part::parts]]
+        rng.shuffle(work)
+        return work
+
     def do(self, work):
         """Runs once, or again if the crash point was not reached because two answers arrived together. A point that is never reached is a failure."""
         do, *rest = work
@@ -272,10 +316,12 @@ class Experiment:
     def observations(self):
         mine = lambda requests: [r for r in list(requests) if r["run"].startswith(self.name + "-")]
         return {"tool": mine(self.tool.requests), "model": mine(self.model.requests), "notified": list(self.tool.notified), "labels": self.labels, "may_fail": self.may_fail,
-                "clients": [client.observation() for client in self.clients], "direct": [direct.observation() for direct in self.directs]}
+                "whatsapp": self.meta.observation(), "clients": [client.observation() for client in self.clients], "direct": [direct.observation() for direct in self.directs]}
 
     def audited(self):
-        return audit(self.server.db, self.observations()) or ([] if self.failures else undetected(self.server.db, self.observations()))
+        # Little work leaves too little to damage.
+        without_proof = self.failures or self.runs < PROVABLE
+        return audit(self.server.db, self.observations()) or ([] if without_proof else undetected(self.server.db, self.observations()))
 
     def close(self, keep):
         """Waits for the end of all turns, audits the database, and returns the violations."""
@@ -283,10 +329,12 @@ class Experiment:
             if self.server.died():
                 self.restart()
             ended = lambda: not self.server.rows("SELECT 1 FROM turns WHERE finished_at IS NULL")
-            until(ended, 30, "the end of all turns")
+            until(ended, 90, "the end of all turns")
             self.await_notifications()
+            self.await_whatsapp()
         except Exception as error:
             self.failures.append(f"{self.name}: {error!r}")
+        self.meta.close()
         self.server.terminate()
         violations = self.violations(keep)
         self.server.folder.cleanup()
@@ -294,7 +342,7 @@ class Experiment:
 
     def violations(self, keep):
         """Audits the database. After a violation, or with `keep`, the files stay as evidence."""
-        violations = self.audited() + self.failures
+        violations = self.audited() + self.failures + self.meta.failures
         if keep or violations:
             folder = pathlib.Path(keep or points.ROOT / "target/chaos/evidence") / self.name
             shutil.rmtree(folder, ignore_errors=True)

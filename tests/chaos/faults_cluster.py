@@ -23,6 +23,7 @@ from own import Postgres  # noqa: E402
 from scenario import LOST, SECRET, STARTED, Client, config, in_thread  # noqa: E402
 from server import BINARY, Server, environment, events, until  # noqa: E402
 from experiment import Experiment  # noqa: E402
+from whatsapp import WRITERS  # noqa: E402
 
 REPLICAS = 3
 # The documented limit of a takeover with the default lease of 15 s: the lease expires, and the next scan finds it.
@@ -37,7 +38,7 @@ class Replicas(Server):
         self.folder = tempfile.TemporaryDirectory(prefix="werkruf-cluster-")
         self.env = environment(model, {"WERKRUF_LOG": "warn", "CHAOS_SECRET": SECRET, **env})
         path = os.path.join(self.folder.name, "werkruf.toml")
-        pathlib.Path(path).write_text(config(tool))
+        pathlib.Path(path).write_text(config(tool) + "\n[workspace]\n")
         self.arguments = [BINARY, "serve", "--listen", "127.0.0.1:0", "--database", self.postgres.url, "--config", path]
         self.processes, self.urls = [None] * REPLICAS, [None] * REPLICAS
         self.rng = random.Random(1)
@@ -149,7 +150,7 @@ class ClusterExperiment(Experiment):
     """The same clients and observations, with faults for several servers."""
 
     def __init__(self, name, model, tool, env):
-        super().__init__(name, model, tool, server=Replicas(model, tool, env))
+        super().__init__(name, model, tool, env, Replicas)
         self.subscribers, self.threads = [], []
 
     def client(self, label, conversation=None, **fields):
@@ -183,7 +184,7 @@ class ClusterExperiment(Experiment):
 
     def inject_faults(self, options, seconds, ttl):
         rng, watch, end = random.Random(options.seed), LeaseWatch(self.server), time.monotonic() + seconds
-        with self.load(options.seed, "in a cluster", users=6, work_ms=(0, 20, 200)):
+        with self.load(options.seed, "in a cluster", users=6, work_ms=(0, 20, 200), writers=WRITERS):
             while time.monotonic() < end:
                 time.sleep(rng.uniform(0.2, 2))
                 rng.choice((self.kill, self.kill, self.pause, self.drain_server, self.restart_database))(rng, ttl)
@@ -230,10 +231,12 @@ class ClusterExperiment(Experiment):
         """Waits for the end of all turns, audits the database, and returns the violations."""
         try:
             ended = lambda: not self.server.rows("SELECT 1 AS one FROM turns WHERE finished_at IS NULL")
-            until(ended, 60, "the end of all turns")
+            until(ended, 90, "the end of all turns")
             self.await_notifications()
+            self.await_whatsapp()
         except Exception as error:
             self.failures.append(f"{self.name}: {error!r}")
+        self.meta.close()
         violations = self.violations(keep)
         self.server.close()
         return violations

@@ -139,12 +139,75 @@ OUTBOX = [
     ("a notification is sent, and its end written", "outbox_settled:1"),
 ]
 
+# (description, the crash while a message comes by WhatsApp, is answered, and the answer is reported; what the message is). The end of every turn is also told
+# to a program, and every report comes to the same address as a message, so a number counts these too.
+WHATSAPP = [
+    ("received, nothing stored", "whatsapp_received:1", "turn"),
+    ("the contact stored, before A", "contact_stored:1", "turn"),
+    ("before A", "before_a:1", "keyword"),
+    ("inside A", "inside_a:1", "turn"),
+    ("inside A of a keyword", "inside_a:1", "keyword"),
+    ("after A", "after_a:1", "turn"),
+    ("after A of a keyword", "after_a:1", "keyword"),
+    ("before the turn begins", "called:1", "turn"),
+    ("stored, before the 200", "whatsapp_recorded:1", "turn"),
+    ("a keyword stored, before the 200", "whatsapp_recorded:1", "keyword"),
+    ("model request sent", "request_out:1", "turn"),
+    ("inside B", "inside_write:1", "turn"),
+    ("before the call is sent", "before_send:1", "turn"),
+    ("after the tool's answer", "tool_answered:1", "turn"),
+    ("inside C", "inside_write:2", "turn"),
+    ("before D", "before_d:1", "parts"),
+    ("inside D of several parts", "inside_write:3", "parts"),
+    ("inside the first write of a keyword", "inside_write:1", "keyword"),
+    ("after D", "after_d:1", "turn"),
+    ("after D of several parts", "after_d:1", "parts"),
+    ("the first row claimed", "outbox_claimed:1", "turn"),
+    ("the second row claimed", "outbox_claimed:2", "turn"),
+    ("the first row of a keyword claimed", "outbox_claimed:1", "keyword"),
+    ("the first row sent", "outbox_sent:1", "turn"),
+    ("the second row sent", "outbox_sent:2", "turn"),
+    ("the second row of a keyword sent", "outbox_sent:2", "keyword"),
+    ("inside the end of the first row", "inside_settle:1", "turn"),
+    ("inside the end of the second row", "inside_settle:2", "turn"),
+    ("the end of the first row written", "outbox_settled:1", "turn"),
+    ("the end of the second row written", "outbox_settled:2", "turn"),
+    ("the second of several parts claimed", "outbox_claimed:3", "parts"),
+    ("the second of several parts sent", "outbox_sent:3", "parts"),
+    ("the third of several parts sent", "outbox_sent:4", "parts"),
+    ("inside the end of the second of several parts", "inside_settle:3", "parts"),
+    ("the end of the second of several parts written", "outbox_settled:3", "parts"),
+    ("a report received", "whatsapp_received:3", "turn"),
+    ("inside the first report", "inside_report:1", "turn"),
+    ("inside the third report", "inside_report:3", "keyword"),
+    ("inside a report between parts", "inside_report:2", "parts"),
+    ("the first report applied", "report_applied:1", "turn"),
+    ("the second report applied, before the 200", "report_applied:2", "keyword"),
+    ("the third report applied", "report_applied:3", "turn"),
+    ("a report stored, before the 200", "whatsapp_recorded:3", "turn"),
+    ("before the turn awaits approval", "before_park:1", "approval"),
+    ("inside the write of its status awaiting_approval", "inside_write:2", "approval"),
+    ("the turn awaits approval", "after_park:1", "approval"),
+    ("the first question claimed", "outbox_claimed:1", "approval"),
+    ("the first question sent", "outbox_sent:1", "approval"),
+    ("the second question sent", "outbox_sent:2", "approval"),
+    ("the third row of the question sent", "outbox_sent:3", "approval"),
+    ("inside the decision by a button", "before_decision:1", "approval"),
+    ("decided by a button, the turn not resumed", "decided:1", "approval"),
+    ("decided, the button not recorded", "button_decided:1", "approval"),
+    ("inside the first record of a decision", "inside_inbound:1", "approval"),
+    ("inside the second record of a decision", "inside_inbound:2", "approval"),
+    ("the resumed turn claimed", "after_claim:1", "approval"),
+    ("the answer after an approval sent", "outbox_sent:5", "approval"),
+    ("the last row after an approval sent", "outbox_sent:6", "approval"),
+]
+
 # (description, the crash after SIGTERM)
 DRAINS = [("in drain", "in_drain:1"), ("after turns were asked to release their leases", "in_release:1:10")]
 
 
 def named():
-    tables = (POINTS, TAKEOVERS, WAITING, APPROVALS, DRAINS, DIRECT, LONG, CANCELS, RETENTION, OUTBOX, MIGRATIONS, IMPORTS, BACKUPS, RESTORES, ERASURES)
+    tables = (POINTS, TAKEOVERS, WAITING, APPROVALS, DRAINS, DIRECT, LONG, CANCELS, RETENTION, OUTBOX, WHATSAPP, MIGRATIONS, IMPORTS, BACKUPS, RESTORES, ERASURES)
     return {crash.split(":")[0] for table in tables for _, crash, *_ in table if crash}
 
 

@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import tempfile
 
+import proof_whatsapp
 from auditor import audit
 
 ONE = "(SELECT id FROM turns WHERE kind = 'chat' AND status = 'completed' LIMIT 1)"
@@ -50,6 +51,7 @@ DAMAGE = [
     ("I9", f"UPDATE turns SET message = 'Something else.' WHERE id = {ONE}"),
     ("I10", f"DELETE FROM outbox WHERE turn_id = {ONE}"),
     ("I10", f"UPDATE outbox SET status = 'dead' WHERE turn_id = {ONE}"),
+    *proof_whatsapp.DAMAGE,
 ]
 
 
@@ -111,7 +113,8 @@ def other_outcome(observations):
 # (invariant, the change of the observations, the part of them that must not be empty)
 FALSE_OBSERVATIONS = [("I6", sent_again, "tool"), ("I6", unknown_call, "tool"), ("I6", twice_under_two_ids, "tool"), ("I6", never_arrived, "tool"),
         ("I6", other_key, "tool"), ("I1", lost_turn, "clients"), ("I9", other_text, "clients"), ("I5", received_too_much, "clients"),
-        ("I8", more_model_requests, "model"), ("I10", never_told, "notified"), ("I10", told_otherwise, "notified"), ("I10", told_out_of_order, "notified"), ("I1", other_outcome, "direct")]
+        ("I8", more_model_requests, "model"), ("I10", never_told, "notified"), ("I10", told_otherwise, "notified"), ("I10", told_out_of_order, "notified"), ("I1", other_outcome, "direct"),
+        *proof_whatsapp.FALSE_OBSERVATIONS]
 
 
 # Damage that was detected already and need not be tried again.
@@ -128,17 +131,20 @@ def undetected(path, observations):
     missed = []
     if not unproved():
         return missed
+    # The other damage is done to turns of the API.
+    over_whatsapp = bool(observations["whatsapp"]["inbound"])
+    fits = lambda entry: entry[1] not in DETECTED and (entry[0] == "I11") == over_whatsapp
     with tempfile.TemporaryDirectory() as folder:
         sound, damaged = os.path.join(folder, "sound.db"), os.path.join(folder, "damaged.db")
         for end in ("", "-wal"):
             if os.path.exists(path + end):
                 shutil.copy(path + end, sound + end)
         to_one_file(sound)
-        for invariant, sql in (entry for entry in DAMAGE if entry[1] not in DETECTED):
+        for invariant, sql in filter(fits, DAMAGE):
             shutil.copy(sound, damaged)
             if damage(damaged, sql):
                 expect_detection(missed, invariant, sql, damaged, observations)
-    for invariant, falsify, part in (entry for entry in FALSE_OBSERVATIONS if entry[1] not in DETECTED):
+    for invariant, falsify, part in filter(fits, FALSE_OBSERVATIONS):
         changed = copy.deepcopy(observations)
         if changed[part]:
             falsify(changed)

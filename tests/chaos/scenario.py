@@ -82,7 +82,10 @@ def stream(fields, done):
         arguments = lambda n: {"run": fields["run"], "n": n, "round": done, "work": int(fields["work"])}
         chunks = calls(*((tool, arguments(n)) for tool, n in wanted_calls), before="Let me see. ")
     else:
-        chunks = text(f"This is the whole answer to {fields['run']}, sent in a few pieces.", 4)
+        answer = f"This is the whole answer to {fields['run']}, sent in a few pieces."
+        # WhatsApp needs as many messages as there are paragraphs.
+        more = (f"Part {n} of the answer to {fields['run']}: " + "word " * 600 + "end." for n in range(2, int(fields.get("parts", 1)) + 1))
+        chunks = text("\n\n".join([answer + " word" * 600 if "parts" in fields else answer, *more]), 4)
     usage = {**chunk({}), "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}
     return [json.dumps(item).encode() for item in chunks + [usage]] + [b"[DONE]"]
 

@@ -166,11 +166,11 @@ class WhatsApp:
         return self.post({"statuses": [item]})
 
 
-def give_phones(server):
-    """Gives the people of the sample data their phone numbers."""
+def give_phones(server, more_roles=None):
+    """Gives the people of the sample data their phone numbers, and some of them more roles."""
     users = [{"id": user["id"], "first_name": user["first_name"], "last_name": user["last_name"], "email": user["email"], "phone": PHONES[user["id"]],
-              "locale": user["locale"], "time_zone": user["time_zone"], "branch_id": user["branch_id"], "role_ids": roles}
-             for user, roles in ((u, [r["role_id"] for r in server.rows("SELECT role_id FROM user_roles WHERE user_id = ?", u["id"])])
+              "locale": user["locale"], "time_zone": user["time_zone"], "branch_id": user["branch_id"], "role_ids": sorted(roles | (more_roles or {}).get(user["id"], set()))}
+             for user, roles in ((u, {r["role_id"] for r in server.rows(f"SELECT role_id FROM user_roles WHERE user_id = {u['id']}")})
                                  for u in server.rows("SELECT * FROM users ORDER BY id"))]
     status, answer, _ = server.call("POST", "/api/workspace/import", {"tenant": "demo", "users": users})
     assert status == 200, answer

@@ -10,10 +10,12 @@ use super::PostgresStore;
 use super::audit::record;
 use super::fault::Fault;
 use super::flush::{DbRole, Transaction};
+use super::outbox::OutboxItem;
 use super::param::{clean_or_null, ms, p};
 use super::records::ListColumns;
 use super::row::{APPROVAL, all_within, approval, first};
 use super::text::clean;
+use super::turn_documents::document;
 use crate::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, Order, Page, Recorder, StoreError, StoreFuture, crash};
 
 impl Approvals for PostgresStore {
@@ -93,6 +95,10 @@ async fn decide(
     let Some((row, decided)) = first(&rows, |columns| Ok((approval(columns)?, columns.flag()?)))? else { return Ok(None) };
     if let Some(author) = decision.author.as_ref().filter(|_| decided) {
         record(transaction, recorder, tenant_id, author, &[decision.act(&row)], decision.at).await?;
+    }
+    if decided && !decision.outbox.is_empty() {
+        let items = document(&decision.outbox.iter().map(OutboxItem::from).collect::<Vec<_>>())?;
+        transaction.query("SELECT put_outbox($1, $2, $3::text::jsonb)", &[p(&tenant_id), p(&now), (&items, Type::TEXT)]).await?;
     }
     crash::point("before_decision");
     // A stored decision with the same values is this one, where an earlier attempt may have been committed.

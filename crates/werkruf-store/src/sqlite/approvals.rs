@@ -7,6 +7,7 @@ use werkruf_contract::{ApprovalStatus, Uuid};
 use super::SqliteStore;
 use super::audit::record;
 use super::insert::WriteContext;
+use super::outbox_rows::put;
 use super::row::{APPROVAL, all_within, approval, first};
 use super::text::{Id, Stamp, id_or_null};
 use crate::{
@@ -85,6 +86,9 @@ fn decide(
     let Some(row) = by_id(c, tenant, id)? else { return Ok(None) };
     if let Some(author) = decision.author.as_ref().filter(|_| decided == 1) {
         record(c, recorder, tenant_id, author, &[decision.act(&row)], decision.at)?;
+    }
+    if decided == 1 {
+        put(c, tenant, &decision.outbox, &Stamp::from(decision.at))?;
     }
     crash::point("before_decision");
     Ok(Some(if decided == 1 { DecisionOutcome::Decided(row) } else { decision.outcome_without_change(row) }))

@@ -15,7 +15,7 @@ use super::turn_open::{INSERT_CONVERSATION, put_entry};
 use crate::outbox::{released, retried};
 use crate::{
     Author, Claimed, ContactRow, DeliveryReport, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound,
-    ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture,
+    ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture, crash,
 };
 
 impl Outbox for SqliteStore {
@@ -137,6 +137,7 @@ fn record(c: &Connection, inbound: &RecordedInbound) -> Result<bool, StoreError>
     if !put_entry(c, &tenant, None, &inbound.inbox, &now)? {
         return Ok(false);
     }
+    crash::point("inside_inbound");
     if inbound.notice.as_ref().map_or(Ok(true), |notice| may_notice(c, &tenant, notice, &now))? {
         put(c, &tenant, &inbound.rows, &now)?;
     }
@@ -254,6 +255,7 @@ fn settle(c: &Connection, settlement: &Settlement) -> Result<bool, StoreError> {
         SendEnd::Dead { code, message } => fail(c, &row, "dead", None, (code, message), &now)?,
     };
     exactly_one(written, row.id)?;
+    crash::point("inside_settle");
     if matches!(settlement.end, SendEnd::Dead { .. }) {
         change_later(c, &tenant, &row, true, &now)?;
         put(c, &tenant, &settlement.announce, &now)?;
@@ -282,6 +284,7 @@ fn apply_report(c: &Connection, report: &DeliveryReport) -> Result<Option<Outbox
     if !put_entry(c, &tenant, None, &report.inbox, &now)? {
         return Ok(None);
     }
+    crash::point("inside_report");
     let Some(row) = reported_row(c, &tenant, report)? else { return Ok(None) };
     let id = Id::from(row.id);
     match &report.status {

@@ -89,8 +89,9 @@ pub(crate) async fn whoever_asked_cannot_approve<S: Store>(world: World<S>) {
     let (_, _, approval) = awaiting_approval(&world).await;
     let tenant = world.tenant;
     let decide = async |by: &str, key: &str, status, by_another| {
+        let outbox = vec![world.outbox_row(None, &format!("decided by {by}"))];
         let (by, key) = (by.to_owned(), Some(key.to_owned()));
-        world.store.decide(tenant, approval.id, Decision { by, key, by_another, ..world.decision(status) }).await.unwrap().unwrap()
+        world.store.decide(tenant, approval.id, Decision { by, key, by_another, outbox, ..world.decision(status) }).await.unwrap().unwrap()
     };
     for (by, key) in [("1", "key:2"), ("3", "key:2"), ("2", "key:1"), ("key:1", "key:1"), ("1", "key:1")] {
         let refused = decide(by, key, ApprovalStatus::Approved, true).await;
@@ -105,6 +106,9 @@ pub(crate) async fn whoever_asked_cannot_approve<S: Store>(world: World<S>) {
     assert_eq!((row.decided_by.as_deref(), row.decided_key.as_deref()), (Some("2"), Some("key:2")));
     let late = decide("1", "key:1", ApprovalStatus::Approved, true).await;
     assert_eq!(late, DecisionOutcome::AlreadyDecided(row), "who comes too late learns the decision");
+    let told = world.store.outbox(tenant, None, Page::default()).await.unwrap();
+    let bodies: Vec<&str> = told.iter().map(|row| row.body.as_str()).collect();
+    assert!(matches!(bodies.as_slice(), [only] if only.contains("decided by 2")), "only the decision is told: {bodies:?}");
 
     let (_, _, approval) = awaiting_approval(&world).await;
     let own = Decision { by: "1".to_owned(), key: Some("key:1".to_owned()), ..world.decision(ApprovalStatus::Denied) };

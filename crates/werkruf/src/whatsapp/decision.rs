@@ -2,7 +2,7 @@
 
 use werkruf_contract::{ApprovalStatus, Principal, Texts, Uuid};
 use werkruf_runtime::Refusal;
-use werkruf_store::{OutboxRow, StoreError};
+use werkruf_store::{OutboxRow, StoreError, crash};
 
 use super::receive::{Delivery, Receiver, credential};
 
@@ -22,6 +22,7 @@ impl Receiver {
                 Err(other) => return Err(other),
             },
         };
+        crash::point("button_decided");
         self.record(delivery, vec![self.text_row(delivery, Some(person), text)], None).await
     }
 

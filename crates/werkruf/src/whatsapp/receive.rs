@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::{Language, Principal, Texts, Uuid};
 use werkruf_runtime::{Caller, ChannelMessage, DirectCall, Inbound, InboundMessage, OutboxBody, Pins, Refusal, ReplyTo};
 use werkruf_store::{
-    InboxEntry, NewContact, NewOutboxRow, Notice, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, StoreError,
+    InboxEntry, NewContact, NewOutboxRow, Notice, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, StoreError, crash,
 };
 
 use super::payload::{ErrorEvent, Event, MessageEvent};
@@ -239,6 +239,7 @@ impl Receiver {
             now: *now,
         };
         let conversation_id = self.outbox().contact(contact).await?;
+        crash::point("contact_stored");
         let (direct, locale) = self.keyword(number, person, event, text);
         let reply_to = ReplyTo { channel: CHANNEL.to_owned(), account: account.clone(), address: (*address).to_owned() };
         let message = InboundMessage {

@@ -2,7 +2,7 @@
 
 use werkruf_contract::Uuid;
 use werkruf_runtime::{OutboxBody, Refusal};
-use werkruf_store::{DeliveryReport, OutboxRow, RecordedInbound, ReportedStatus};
+use werkruf_store::{DeliveryReport, OutboxRow, RecordedInbound, ReportedStatus, crash};
 
 use super::payload::StatusEvent;
 use super::receive::Receiver;
@@ -42,7 +42,9 @@ impl Receiver {
         let failed = matches!(status, ReportedStatus::Failed { .. });
         let (channel, account, external_id) = (CHANNEL.to_owned(), number.phone_number_id.clone(), event.id.clone());
         let report = DeliveryReport { tenant_id, channel, account, outbox_id, external_id, status, inbox, announce, now };
-        if self.outbox().report(report).await?.is_some() && failed {
+        let changed = self.outbox().report(report).await?;
+        crash::point("report_applied");
+        if changed.is_some() && failed {
             self.app.runtime.wake_outbox();
         }
         Ok(())

@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use secrecy::ExposeSecret;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use werkruf_store::crash;
 
 use super::handshake::challenge;
 use super::payload;
@@ -62,9 +63,11 @@ async fn receive(State(api): State<Arc<ApiState>>, headers: HeaderMap, body: bod
     }
     raw.reserve_all_values()?;
     let events = payload::parse(&raw).map_err(|fault| ApiError::invalid(format!("The body {fault}.")))?;
+    crash::point("whatsapp_received");
     let receiver = Receiver { app: Arc::clone(&api.app), settings, numbers };
     // Detached: what is stored must be whole, also when Meta closes the connection.
     api.run_detached(async move { receiver.receive(events).await }).await??;
+    crash::point("whatsapp_recorded");
     Ok(StatusCode::OK)
 }
 
