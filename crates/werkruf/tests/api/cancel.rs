@@ -1,8 +1,5 @@
 //! Cancellation in every state of a turn: the turn ends at once with an error event, and the conversation continues.
 
-use std::io::{Read as _, Seek as _};
-use std::sync::Arc;
-
 use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Gate, Reply, call};
@@ -60,28 +57,6 @@ async fn a_queued_turn_ends_at_once_and_the_queue_continues() {
     let listed = body(server.as_user(3, Method::GET, &path).send().await.unwrap()).await;
     let contents: Vec<&str> = listed["messages"].as_array().unwrap().iter().map(|message| message["content"].as_str().unwrap()).collect();
     assert_eq!(contents, ["one", "One.", "two", "three", "Three."], "its message is kept in its position");
-}
-
-#[tokio::test]
-async fn the_end_of_a_queued_turn_is_a_line_of_the_log() {
-    let log = Arc::new(tempfile::tempfile().unwrap());
-    let subscriber = tracing_subscriber::fmt().json().with_writer(Arc::clone(&log)).finish();
-    let _logged = tracing::subscriber::set_default(subscriber);
-    let server = TestServer::open().await;
-    let HeldTurn { gate, stream: mut first, init } = HeldTurn::start(&server, "One.").await;
-    let (second, turn) = in_conversation(&server, &init.data["conversation_id"], "two").await;
-    assert_eq!(cancel(&server, &turn).await, 202);
-    second.rest().await;
-    gate.open();
-    first.until("final").await;
-    let mut text = String::new();
-    (&*log).rewind().unwrap();
-    (&*log).read_to_string(&mut text).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["fields"].take());
-    let lines: Vec<Value> = lines.filter(|line| line["turn_id"] == turn && line["message"] == "a turn ended").collect();
-    let expected = json!({"message": "a turn ended", "conversation_id": init.data["conversation_id"], "turn_id": turn, "calls": 0, "api_calls": 0,
-        "tokens_input": 0, "tokens_output": 0, "cost_usd": 0.0, "error": "canceled", "status": "canceled"});
-    assert_eq!(lines, [expected]);
 }
 
 #[tokio::test]
