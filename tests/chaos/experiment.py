@@ -270,6 +270,7 @@ class Experiment:
 
         if writers:
             self.meta.serve(self.server)
+            self.meta.faulty = True
         threads = [in_thread(lambda n=n: send_messages(random.Random(f"{seed} {n}"))) for n in range(users)]
         threads += [in_thread(lambda user=user: write_messages(user, random.Random(f"{seed} {user}"))) for user in writers]
         try:

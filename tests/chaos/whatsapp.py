@@ -12,6 +12,8 @@ APPROVERS = (1, 2)
 WRITERS = (3, 4, 5, 6)
 KEYWORDS = ("wer bin ich", "todos", "requests", "worktime")
 REPORTS = ("sent", "delivered", "read")
+# What Meta does to a message instead of accepting it well: the answer is lost, or the message is refused for now.
+FAULTS = (("drop",), ("drop",), ("error", 429, 130429), ("html", 503))
 # Longer than a doubtful message waits for a report: it is sent once more.
 LATE_S = 2
 
@@ -23,6 +25,8 @@ class Meta(WhatsApp):
         super().__init__(None)
         self.graph, self.lock, self.closed, self.failures = graph, threading.Lock(), threading.Event(), []
         self.inbound, self.reported, self.pressed, self.known = [], [], set(), False
+        # Whether the stub fails now and then.
+        self.faulty = False
         # Several threads take numbers from it.
         self.random = random.Random(1)
         self.threads = []
@@ -82,6 +86,8 @@ class Meta(WhatsApp):
             with self.graph.lock:
                 new = self.graph.messages[seen:]
             seen += len(new)
+            if self.faulty and new and self.random.random() < 0.1:
+                self.graph.script.append(self.random.choice(FAULTS))
             for message in new:
                 order = REPORTS if self.random.random() < 0.8 else REPORTS[::-1]
                 due = time.monotonic() + (LATE_S if self.random.random() < 0.3 else 0)
