@@ -161,27 +161,6 @@ impl PeopleEdit {
         }
     }
 
-    /// The action in the audit log of an edit that makes or deletes a row.
-    pub(crate) const fn action(&self, kind: PeopleKind) -> &'static str {
-        match (self, kind) {
-            (Self::Delete { .. }, PeopleKind::User) => "person.deactivate",
-            (Self::Delete { .. }, PeopleKind::Role) => "role.delete",
-            (Self::Delete { .. }, PeopleKind::Branch) => "branch.delete",
-            (Self::Create { .. } | Self::Change { .. }, PeopleKind::User) => "person.put",
-            (Self::Create { .. } | Self::Change { .. }, PeopleKind::Role) => "role.put",
-            (Self::Create { .. } | Self::Change { .. }, PeopleKind::Branch) => "branch.put",
-        }
-    }
-
-    /// Whether this is the row that this edit made or deleted.
-    pub(crate) fn made(&self, kind: PeopleKind, row: &PeopleRow) -> Result<bool, StoreError> {
-        match self {
-            Self::Delete { id } => Ok(row.id() == *id),
-            Self::Change { .. } => Ok(false),
-            Self::Create { fields } => Ok(read(kind, row.id(), None, fields)?.is_ok_and(|made| made == *row)),
-        }
-    }
-
     /// Decides by the row with this id. References are not checked yet.
     pub(crate) fn step(&self, kind: PeopleKind, id: i64, stored: Option<PeopleRow>) -> Result<EditStep, StoreError> {
         let (fields, before) = match (self, stored) {

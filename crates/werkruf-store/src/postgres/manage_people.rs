@@ -1,6 +1,7 @@
-//! [`ManagePeople`] on PostgreSQL. An edit reads, decides and writes in one transaction; edits and imports of a tenant wait for each other.
+//! [`ManagePeople`] on PostgreSQL. An edit reads, decides and writes in one transaction; edits, imports and erasures of a tenant wait for
+//! each other.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -8,12 +9,12 @@ use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::audit::{ROLE_JSON, USER_JSON, record};
+use super::audit::{ROLE_JSON, USER_JSON, append};
 use super::fault::Fault;
 use super::flush::{DbRole, Statement, Transaction};
 use super::param::{ms, p};
 use super::people_write::{MAX_ATTEMPTS, People};
-use super::row::{all, first};
+use super::row::{all, first, only};
 use super::text::clean_json;
 use crate::manage_people::{EditStep, References, act};
 use crate::{
@@ -68,7 +69,8 @@ impl ManagePeople for PostgresStore {
         by: Author,
         now: Timestamp,
     ) -> StoreFuture<'_, Result<PeopleRow, EditRefusal>> {
-        let edit = Arc::new(Editing { tenant_id, kind, edit, by, now: ms(now), recorder: self.recorder.clone() });
+        let edit =
+            Arc::new(Editing { tenant_id, kind, edit, by, now: ms(now), recorder: self.recorder.clone(), attempt: Mutex::default() });
         Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
             let edit = Arc::clone(&edit);
             Box::pin(async move { edit.run(transaction).await })
@@ -91,11 +93,18 @@ fn by_id(kind: PeopleKind) -> String {
     format!("SELECT {json} FROM {table} WHERE tenant_id = $1 AND id = $2")
 }
 
-/// Makes edits and imports of a tenant wait for each other until the end of the transaction.
+/// Locks the tenant's row: writes of people and erasures of a tenant wait for each other until the end of the transaction. It is the first
+/// lock of each of them, so none waits for another while it holds a row that the other needs.
+pub(super) const LOCK_PEOPLE: &str = "SELECT id FROM tenants WHERE id = $1 FOR NO KEY UPDATE";
+
 pub(super) async fn lock_people(transaction: &Transaction, tenant_id: Uuid) -> Result<(), Fault> {
-    let name = format!("werkruf people {tenant_id}");
-    transaction.query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[p(&name.as_str())]).await?;
-    Ok(())
+    transaction.query(LOCK_PEOPLE, &[p(&tenant_id)]).await.map(|_| ())
+}
+
+/// What an attempt wrote, and its transaction. If the answer to its commit was lost, the next attempt asks what became of it.
+struct Attempt {
+    transaction: String,
+    row: PeopleRow,
 }
 
 struct Editing {
@@ -105,11 +114,16 @@ struct Editing {
     by: Author,
     now: Timestamp,
     recorder: Recorder,
+    attempt: Mutex<Option<Attempt>>,
 }
 
 impl Editing {
     async fn run(&self, transaction: &Transaction) -> Result<Result<PeopleRow, EditRefusal>, Fault> {
+        // An earlier attempt holds the lock until its end, so from here on its end is known.
         lock_people(transaction, self.tenant_id).await?;
+        if let Some(done) = self.committed(transaction).await? {
+            return Ok(Ok(done));
+        }
         let named = match self.edit.id() {
             Ok(named) => named,
             Err(refusal) => return Ok(Err(refusal)),
@@ -119,19 +133,13 @@ impl Editing {
             let Some(id) = self.free_id(transaction, named).await? else { return Ok(Err(EditRefusal::no_free_id())) };
             let (row, act) = match self.edit.step(self.kind, id, self.load(transaction, id).await?)? {
                 EditStep::Refuse(EditRefusal::Taken(_)) if named.is_none() => continue,
-                EditStep::Refuse(refusal) => return self.refuse(transaction, refusal).await,
+                EditStep::Refuse(refusal) => return Ok(Err(refusal)),
                 EditStep::Keep(row) => return Ok(Ok(row)),
                 EditStep::Remove(row) => match self.remove(transaction, row).await? {
                     Ok(removed) => removed,
                     Err(refusal) => return Ok(Err(refusal)),
                 },
                 EditStep::Write { before, after } => {
-                    // A change that was committed is found as no change.
-                    if before.is_none()
-                        && let Some(done) = self.recorded(transaction).await?
-                    {
-                        return Ok(Ok(done));
-                    }
                     if let Err(refusal) = self.references(transaction, &after).await?.check(&after) {
                         return Ok(Err(refusal));
                     }
@@ -143,7 +151,8 @@ impl Editing {
                     (after, act)
                 }
             };
-            record(transaction, &self.recorder, self.tenant_id, &self.by, &[act], self.now).await?;
+            append(transaction, &self.recorder, self.tenant_id, &self.by, &[act], self.now).await?;
+            self.remember(transaction, &row).await?;
             return Ok(Ok(row));
         }
         Err(StoreError::Unavailable("other processes took every new number".to_owned()).into())
@@ -163,28 +172,21 @@ impl Editing {
         Ok(first(&rows, |columns| columns.text())?.map(|text| self.kind.parse(&text)).transpose()?)
     }
 
-    /// An earlier attempt whose answer was lost may have been committed; its own row must not refuse the next attempt.
-    async fn refuse(&self, transaction: &Transaction, refusal: EditRefusal) -> Result<Result<PeopleRow, EditRefusal>, Fault> {
-        Ok(self.recorded(transaction).await?.ok_or(refusal))
+    /// The row of an earlier attempt that was committed although its answer was lost.
+    async fn committed(&self, transaction: &Transaction) -> Result<Option<PeopleRow>, Fault> {
+        let Some(Attempt { transaction: id, row }) = self.attempt.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(None);
+        };
+        // After a failover to a server that never saw the transaction its number may lie in the future.
+        let sql = "SELECT CASE WHEN $1::text::xid8 < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status($1::text::xid8) END";
+        let status = first(&transaction.query(sql, &[p(&id.as_str())]).await?, |columns| columns.text_or_null())?.flatten();
+        Ok(Some(row).filter(|_| status.as_deref() == Some("committed")))
     }
 
-    /// The row of an earlier attempt whose answer was lost, by its audit entry.
-    async fn recorded(&self, transaction: &Transaction) -> Result<Option<PeopleRow>, Fault> {
-        if !transaction.is_retry() {
-            return Ok(None);
-        }
-        let sql = "SELECT coalesce(after, before) FROM audit_entries WHERE tenant_id = $1 AND at = $2 AND action = $3
-                   AND user_id IS NOT DISTINCT FROM $4 AND key_id IS NOT DISTINCT FROM $5 ORDER BY seq DESC";
-        let (user_id, action) = (self.by.actor.user_id.as_deref(), self.edit.action(self.kind));
-        let values = [p(&self.tenant_id), p(&self.now), p(&action), p(&user_id), p(&self.by.actor.key_id)];
-        let texts = all(&transaction.query(sql, &values).await?, |columns| columns.text_or_null())?;
-        for text in texts.into_iter().flatten() {
-            let row = self.kind.parse(&text)?;
-            if self.edit.made(self.kind, &row)? {
-                return Ok(Some(row));
-            }
-        }
-        Ok(None)
+    async fn remember(&self, transaction: &Transaction, row: &PeopleRow) -> Result<(), Fault> {
+        let id = only(&transaction.query("SELECT pg_current_xact_id()::text", &[]).await?, |columns| columns.text())?;
+        *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) = Some(Attempt { transaction: id, row: row.clone() });
+        Ok(())
     }
 
     async fn remove(&self, transaction: &Transaction, row: PeopleRow) -> Result<Result<(PeopleRow, Act), EditRefusal>, Fault> {

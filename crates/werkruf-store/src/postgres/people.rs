@@ -12,6 +12,7 @@ use super::PostgresStore;
 use super::audit::record;
 use super::credentials::{KeyWrite, key_by_id};
 use super::flush::{DbRole, Statement};
+use super::manage_people::LOCK_PEOPLE;
 use super::param::{clean_or_null, ms, ms_or_null, p};
 use super::people_write as write;
 use super::records::{List, ListColumns};
@@ -132,7 +133,10 @@ impl People for PostgresStore {
     fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let people = write::People::new(&batch);
-            self.run(DbRole::Tenant(tenant_id), &people.statements(&people.params(&tenant_id))).await?;
+            let (tenant, params) = ([p(&tenant_id)], people.params(&tenant_id));
+            let mut statements = vec![Statement { sql: LOCK_PEOPLE, params: &tenant }];
+            statements.extend(people.statements(&params));
+            self.run(DbRole::Tenant(tenant_id), &statements).await?;
             Ok(())
         })
     }
