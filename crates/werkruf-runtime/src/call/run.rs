@@ -4,12 +4,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::json;
-use werkruf_contract::{CallStatus, Uuid};
+use werkruf_contract::{CallStatus, Principal, Uuid};
 use werkruf_store::{CallRow, StoreError};
 
 use super::approval::stage_approval;
@@ -23,6 +24,10 @@ use super::request::CallRequest;
 use super::state_patch::PatchedState;
 use crate::journal::CommitPoint;
 use crate::stored::object;
+use crate::timer;
+
+/// How long after they were read the rights of the user count for calls that start.
+const FRESH: Duration = Duration::from_millis(100);
 
 /// A call's index in the batch, its outcome, and where identical calls wait for it.
 type Completed = (usize, Result<Arc<CallOutcome>, StoreError>, Option<Leader>);
@@ -40,12 +45,25 @@ struct Progress<'a> {
     state: PatchedState<'a>,
 }
 
+impl Progress<'_> {
+    fn may_start(&self, parallel: usize) -> bool {
+        !self.queued.is_empty() && self.running < parallel
+    }
+}
+
 impl CallBatch<'_> {
     /// Runs a batch to its end.
     pub(crate) async fn run(&self, prepared: Vec<PreparedCall>) -> Result<BatchResult, StoreError> {
         let (mut progress, waiting) = self.sort(prepared);
+        // The rights were read when the calls were prepared.
+        let mut fresh = timer::after(FRESH);
         loop {
             self.next_outcomes(&mut progress).await?;
+            if fresh.passed() && progress.may_start(self.scope.limits.parallel) {
+                let principal = self.principal().await?;
+                self.renew_rights(&mut progress, principal.as_ref());
+                fresh = timer::after(FRESH);
+            }
             let starting = self.stage_round(&mut progress);
             if progress.outcomes.iter().all(Option::is_some) {
                 let Progress { rows, outcomes, state, .. } = progress;
@@ -99,9 +117,8 @@ impl CallBatch<'_> {
     /// Waits for an outcome, and takes all that are there.
     async fn next_outcomes(&self, progress: &mut Progress<'_>) -> Result<(), StoreError> {
         // A follower waits for its leader, which may still have to start.
-        let may_start = !progress.queued.is_empty() && progress.running < self.scope.limits.parallel;
         if progress.completed.is_empty()
-            && !may_start
+            && !progress.may_start(self.scope.limits.parallel)
             && let Some((at, outcome, leader)) = progress.futures.next().await
         {
             progress.completed.push((at, outcome?, leader));
@@ -110,6 +127,28 @@ impl CallBatch<'_> {
             progress.completed.push((at, outcome?, leader));
         }
         Ok(())
+    }
+
+    /// Checks the calls that have not started again, with the rights of now. Those that are no longer allowed end.
+    fn renew_rights(&self, progress: &mut Progress<'_>, principal: Option<&Arc<Principal>>) {
+        let scope = self.scope;
+        for (at, mut execution, leader) in std::mem::take(&mut progress.queued) {
+            let (row, slot) = &mut progress.rows[at];
+            match self.permit(&execution.entry, &execution.args, principal, row) {
+                Ok(grant) => {
+                    execution.grant = grant;
+                    execution.principal = principal.map_or(execution.principal, Arc::clone);
+                    progress.queued.push_back((at, execution, leader));
+                }
+                Err(failure) => {
+                    let outcome = Arc::new(CallOutcome::refused(failure, scope.clock.now()).with_message(&scope.texts));
+                    leader.complete(&outcome);
+                    stage_outcome(scope, row, slot.as_ref(), &outcome);
+                    scope.running.forget_call(row.id);
+                    progress.outcomes[at] = Some(outcome);
+                }
+            }
+        }
     }
 
     /// Stages the outcomes that came and the starts that are possible now. Returns the calls to execute once that is durable.
@@ -157,7 +196,7 @@ impl CallBatch<'_> {
             patch = None;
             outcome = Arc::new(outcome.without_patch(&self.scope.texts));
         }
-        finish_call(self.scope, row, slot, &outcome, outcome.call_end(row.id), patch);
+        finish_call(self.scope, row, slot, &outcome, outcome.call_end(row), patch);
         outcome
     }
 

@@ -16,10 +16,11 @@ use super::param::{ms, p};
 use super::people_write::{MAX_ATTEMPTS, People};
 use super::row::{all, first, only};
 use super::text::clean_json;
-use crate::manage_people::{EditStep, References, act};
+use crate::manage_people::{EditStep, References, act, lost_name, next_id};
+use crate::module::{naming_roles, of_branches};
 use crate::{
-    Act, Author, EditRefusal, ManagePeople, NewUser, NumberPage, Order, PeopleBatch, PeopleEdit, PeopleKind, PeoplePage, PeopleRow,
-    Recorder, StoreError, StoreFuture, canonical_phone,
+    Act, Author, EditRefusal, ManagePeople, Modules, NewUser, NumberPage, Order, PeopleBatch, PeopleEdit, PeopleKind, PeoplePage,
+    PeopleRow, Recorder, StoreError, StoreFuture, Uses, canonical_phone,
 };
 
 const BRANCH_JSON: &str = "json_build_object('id', id, 'name', name, 'time_zone', time_zone)::text";
@@ -69,8 +70,16 @@ impl ManagePeople for PostgresStore {
         by: Author,
         now: Timestamp,
     ) -> StoreFuture<'_, Result<PeopleRow, EditRefusal>> {
-        let edit =
-            Arc::new(Editing { tenant_id, kind, edit, by, now: ms(now), recorder: self.recorder.clone(), attempt: Mutex::default() });
+        let edit = Arc::new(Editing {
+            tenant_id,
+            kind,
+            edit,
+            by,
+            now: ms(now),
+            recorder: self.recorder.clone(),
+            modules: self.modules,
+            attempt: Mutex::default(),
+        });
         Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
             let edit = Arc::clone(&edit);
             Box::pin(async move { edit.run(transaction).await })
@@ -114,6 +123,7 @@ struct Editing {
     by: Author,
     now: Timestamp,
     recorder: Recorder,
+    modules: Modules,
     attempt: Mutex<Option<Attempt>>,
 }
 
@@ -140,6 +150,11 @@ impl Editing {
                     Err(refusal) => return Ok(Err(refusal)),
                 },
                 EditStep::Write { before, after } => {
+                    if let Some(name) = lost_name(before.as_deref(), &after)
+                        && let Err(refusal) = self.uses(transaction, id, Some(name), false).await?.check()
+                    {
+                        return Ok(Err(refusal));
+                    }
                     if let Err(refusal) = self.references(transaction, &after).await?.check(&after) {
                         return Ok(Err(refusal));
                     }
@@ -164,7 +179,7 @@ impl Editing {
         }
         let sql = format!("SELECT coalesce(max(id), 0) FROM {} WHERE tenant_id = $1", source(self.kind).1);
         let largest = first(&transaction.query(&sql, &[p(&self.tenant_id)]).await?, |columns| columns.int())?;
-        Ok(largest.unwrap_or(0).max(0).checked_add(1))
+        Ok(next_id(largest))
     }
 
     async fn load(&self, transaction: &Transaction, id: i64) -> Result<Option<PeopleRow>, Fault> {
@@ -195,22 +210,55 @@ impl Editing {
         let table = source(self.kind).1;
         // Locked first, so that nobody gets the role or branch while users are counted.
         let lock = format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id = $2 FOR UPDATE");
-        let count = match self.kind {
-            PeopleKind::Role => "SELECT count(*) FROM user_roles WHERE tenant_id = $1 AND role_id = $2",
-            PeopleKind::Branch | PeopleKind::User => "SELECT count(*) FROM users WHERE tenant_id = $1 AND branch_id = $2",
+        transaction.query(&lock, &values).await?;
+        let name = match &row {
+            PeopleRow::Role(role) => Some(role.name.as_str()),
+            PeopleRow::Branch(_) | PeopleRow::User(_) => None,
         };
-        let found = transaction.run(&[Statement { sql: &lock, params: &values }, Statement { sql: count, params: &values }]).await?;
-        let users = first(found.last().map_or(&[], Vec::as_slice), |columns| columns.int())?.unwrap_or(0);
-        if users > 0 {
-            return Ok(Err(EditRefusal::InUse { users }));
+        if let Err(refusal) = self.uses(transaction, id, name, true).await?.check() {
+            return Ok(Err(refusal));
         }
         transaction.query(&format!("DELETE FROM {table} WHERE tenant_id = $1 AND id = $2"), &values).await?;
         let act = act(Some(&row), None)?;
         Ok(Ok((row, act)))
     }
 
+    /// What names the role or branch; `with_users`: also the users whose row has the role.
+    async fn uses(&self, transaction: &Transaction, id: i64, role: Option<&str>, with_users: bool) -> Result<Uses, Fault> {
+        let (by_id, by_name) = ([p(&self.tenant_id), p(&id)], [p(&self.tenant_id), p(&role)]);
+        let of_role = [p(&self.tenant_id), p(&id), p(&role), p(&self.now), p(&with_users)];
+        let any = |table: &str, condition: &str| format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE tenant_id = $1 AND {condition})");
+        let of_modules: Vec<(&str, String)> = match role {
+            Some(_) => naming_roles(self.modules)
+                .map(|(table, column)| (table, any(table, &format!("$2 IN (SELECT json_array_elements_text({column}::json))"))))
+                .collect(),
+            None => of_branches(self.modules).map(|(table, column)| (table, any(table, &format!("{column} = $2")))).collect(),
+        };
+        let users = match role {
+            Some(_) => Statement { sql: USERS_OF_ROLE, params: &of_role },
+            None => Statement { sql: USERS_OF_BRANCH, params: &by_id },
+        };
+        let mut statements = vec![users];
+        let params = if role.is_some() { &by_name } else { &by_id };
+        statements.extend(of_modules.iter().map(|(_, sql)| Statement { sql, params }));
+        let found = transaction.run(&statements).await?;
+        let users = first(found.first().map_or(&[], Vec::as_slice), |columns| columns.int())?.unwrap_or(0);
+        let mut tables = Vec::new();
+        for ((table, _), rows) in of_modules.iter().zip(found.iter().skip(1)) {
+            if first(rows, |columns| columns.flag())? == Some(true) && tables.last() != Some(table) {
+                tables.push(*table);
+            }
+        }
+        Ok(Uses { users, tables })
+    }
+
     /// The rows that the row refers to. They cannot be deleted before the end of the transaction.
     async fn references(&self, transaction: &Transaction, row: &PeopleRow) -> Result<References, Fault> {
+        if let PeopleRow::Role(role) = row {
+            let sql = "SELECT id FROM roles WHERE tenant_id = $1 AND name = $2 AND id <> $3 ORDER BY id LIMIT 1";
+            let rows = transaction.query(sql, &[p(&self.tenant_id), p(&role.name.as_str()), p(&role.id)]).await?;
+            return Ok(References { name_of: first(&rows, |columns| columns.int())?, ..References::default() });
+        }
         let PeopleRow::User(user) = row else { return Ok(References::default()) };
         let external_id = user.external_id.as_deref();
         let (branch, roles) = ([p(&self.tenant_id), p(&user.branch_id)], [p(&self.tenant_id), p(&user.role_ids)]);
@@ -227,6 +275,7 @@ impl Editing {
             branch: !branch.is_empty(),
             roles: all(roles, |columns| columns.int())?.into_iter().collect(),
             external_id_of: first(other, |columns| columns.int())?,
+            name_of: None,
         })
     }
 
@@ -266,6 +315,7 @@ impl Editing {
     /// Roles from a token stay unless the user gets other roles.
     async fn write_user(&self, transaction: &Transaction, user: &NewUser, other_roles: bool) -> Result<(), Fault> {
         let mut row = json!(user);
+        row["active"] = json!(user.is_active());
         row["phone_key"] = json!(user.phone.as_deref().and_then(canonical_phone));
         let row = row.to_string();
         let row = clean_json(&row);
@@ -280,6 +330,11 @@ impl Editing {
     }
 }
 
+const USERS_OF_BRANCH: &str = "SELECT count(*) FROM users WHERE tenant_id = $1 AND branch_id = $2";
+/// $2 the role, $3 its name, $4 now, $5 whether stored roles count beside those of valid tokens.
+const USERS_OF_ROLE: &str = "SELECT count(*) FROM users WHERE tenant_id = $1 AND (
+      $5 AND id IN (SELECT user_id FROM user_roles WHERE tenant_id = $1 AND role_id = $2)
+      OR token_roles_until > $4 AND $3 IN (SELECT json_array_elements_text(token_roles -> 'names')))";
 const UPDATE_USER: &str = "UPDATE users SET first_name = given.first_name, last_name = given.last_name, email = given.email,
       phone = given.phone, whatsapp_user_id = given.whatsapp_user_id, external_id = given.external_id, locale = given.locale,
       time_zone = given.time_zone, branch_id = given.branch_id, phone_key = given.phone_key, active = given.active
