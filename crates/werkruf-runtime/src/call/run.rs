@@ -4,7 +4,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -24,10 +23,6 @@ use super::request::CallRequest;
 use super::state_patch::PatchedState;
 use crate::journal::CommitPoint;
 use crate::stored::object;
-use crate::timer;
-
-/// How long after they were read the rights of the user count for calls that start.
-const FRESH: Duration = Duration::from_millis(100);
 
 /// A call's index in the batch, its outcome, and where identical calls wait for it.
 type Completed = (usize, Result<Arc<CallOutcome>, StoreError>, Option<Leader>);
@@ -45,24 +40,16 @@ struct Progress<'a> {
     state: PatchedState<'a>,
 }
 
-impl Progress<'_> {
-    fn may_start(&self, parallel: usize) -> bool {
-        !self.queued.is_empty() && self.running < parallel
-    }
-}
-
 impl CallBatch<'_> {
     /// Runs a batch to its end.
     pub(crate) async fn run(&self, prepared: Vec<PreparedCall>) -> Result<BatchResult, StoreError> {
         let (mut progress, waiting) = self.sort(prepared);
-        // The rights were read when the calls were prepared.
-        let mut fresh = timer::after(FRESH);
         loop {
-            self.next_outcomes(&mut progress).await?;
-            if fresh.passed() && progress.may_start(self.scope.limits.parallel) {
+            let waited = self.next_outcomes(&mut progress).await?;
+            // The rights were read when the calls were prepared.
+            if waited && !progress.queued.is_empty() {
                 let principal = self.principal().await?;
                 self.renew_rights(&mut progress, principal.as_ref());
-                fresh = timer::after(FRESH);
             }
             let starting = self.stage_round(&mut progress);
             if progress.outcomes.iter().all(Option::is_some) {
@@ -114,19 +101,18 @@ impl CallBatch<'_> {
         (progress, waiting)
     }
 
-    /// Waits for an outcome, and takes all that are there.
-    async fn next_outcomes(&self, progress: &mut Progress<'_>) -> Result<(), StoreError> {
+    /// Waits for an outcome, unless a call may start, and takes all that are there. Returns whether it waited.
+    async fn next_outcomes(&self, progress: &mut Progress<'_>) -> Result<bool, StoreError> {
         // A follower waits for its leader, which may still have to start.
-        if progress.completed.is_empty()
-            && !progress.may_start(self.scope.limits.parallel)
-            && let Some((at, outcome, leader)) = progress.futures.next().await
-        {
+        let may_start = !progress.queued.is_empty() && progress.running < self.scope.limits.parallel;
+        let waits = progress.completed.is_empty() && !may_start;
+        if waits && let Some((at, outcome, leader)) = progress.futures.next().await {
             progress.completed.push((at, outcome?, leader));
         }
         while let Some(Some((at, outcome, leader))) = progress.futures.next().now_or_never() {
             progress.completed.push((at, outcome?, leader));
         }
-        Ok(())
+        Ok(waits)
     }
 
     /// Checks the calls that have not started again, with the rights of now. Those that are no longer allowed end.

@@ -25,7 +25,7 @@ use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 use werkruf_contract::{Principal, Uuid};
 use werkruf_runtime::Caller;
-use werkruf_store::{Actor, Author, KeyRow, Scopes, StoreError, UserRow};
+use werkruf_store::{Actor, Author, KeyRow, MAX_PERSON_ID, Scopes, StoreError, UserRow};
 
 use crate::api::ApiError;
 use crate::app::App;
