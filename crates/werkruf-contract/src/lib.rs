@@ -39,7 +39,9 @@ pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, HeldPermission, Need, Permission, Principal, Role, Scope, Tenant};
 pub use results::{MODEL_BYTES, NoResults, Results, StoredResult, excerpt};
 pub use schema::{Shape, parameters_of, strict};
-pub use tool::{BoxFuture, Invocation, PENDING_QUESTION, Reply, State, Tool, ToolSpec, Trust, merge_concurrent, merge_state};
+pub use tool::{
+    BoxFuture, Invocation, NeedForOthers, PENDING_QUESTION, Reply, State, Tool, ToolSpec, Trust, merge_concurrent, merge_state,
+};
 pub use tool_object::{ToolObject, Typed};
 
 pub use texts::{Language, TextArg, Texts, fold, is_locale};

@@ -58,6 +58,14 @@ pub fn merge_concurrent(now: &mut State, base: &State, patch: &mut State) {
     merge_state(now, patch.clone());
 }
 
+/// What a call about another user needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeedForOthers {
+    pub need: Need,
+    /// The argument with the number of the other user.
+    pub argument: &'static str,
+}
+
 /// The properties of a tool that the runtime uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolSpec {
@@ -67,7 +75,7 @@ pub struct ToolSpec {
     /// The permission that the caller needs; `None` if no permission is needed.
     pub permission: Option<Need>,
     /// The permission whose scope decides about the data of other users, if it is not `permission`.
-    pub permission_for_others: Option<Need>,
+    pub permission_for_others: Option<NeedForOthers>,
     /// The longest duration of one attempt; `None`: `limits.tool_ms`.
     pub timeout: Option<Duration>,
     /// The maximum number of attempts, including the first. A `once` tool always has one attempt.

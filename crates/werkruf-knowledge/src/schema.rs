@@ -5,7 +5,10 @@ use werkruf_store::{FunctionSet, Migration, ModuleSchema, ModuleTable, OnErase, 
 pub const SCHEMA: &ModuleSchema = &ModuleSchema {
     name: "knowledge",
     tables: &[
-        ModuleTable::new("collections", documents(&["name", "read_roles", "write_roles", "trust"])),
+        ModuleTable {
+            roles: &["read_roles", "write_roles"],
+            ..ModuleTable::new("collections", documents(&["name", "read_roles", "write_roles", "trust"]))
+        },
         ModuleTable::new("documents", documents(&["collection", "title", "language", "metadata", "digest"])),
         ModuleTable {
             columns_only_on_postgres: &["lexemes"],

@@ -52,7 +52,7 @@ pub use history::{HistoryImport, NewHistory};
 pub use keys::{Credentials, KeyDigest, KeyRow, KeyUse, NewKey, Scopes};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
 pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, MaintenanceError, MaintenanceFuture, Restored};
-pub use manage_people::{EditRefusal, ManagePeople, NumberPage, PeopleEdit, PeopleKind, PeoplePage, PeopleRow};
+pub use manage_people::{EditRefusal, MAX_PERSON_ID, ManagePeople, NumberPage, PeopleEdit, PeopleKind, PeoplePage, PeopleRow, Uses};
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
 pub use moving::{Moved, TableSum};
 pub use outbox::{
@@ -198,7 +198,8 @@ pub trait People: Send + Sync {
     /// An active user with all roles and their permissions, as of now. Roles from a token count until the token expires.
     fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>>;
     fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>>;
-    /// The active users with this id of a channel; if there is none, those whose phone has the same canonical form.
+    /// The users with this id of a channel; if there is none, those without an id of the channel whose phone has the same canonical form.
+    /// Nobody, if one of them is not active: the sender may be that person.
     fn users_by_address(
         &self,
         tenant_id: Uuid,
@@ -272,11 +273,14 @@ pub struct NewUser {
     pub branch_id: Option<i64>,
     #[serde(default)]
     pub role_ids: Vec<i64>,
-    /// A user who is not active is treated as unknown. An import makes every user of its file active.
-    #[serde(default = "active")]
-    pub active: bool,
+    /// A user who is not active is treated as unknown. `None` in a row of an import that does not say: then a user stays as they are, and
+    /// a new one is active.
+    #[serde(default)]
+    pub active: Option<bool>,
 }
 
-const fn active() -> bool {
-    true
+impl NewUser {
+    pub fn is_active(&self) -> bool {
+        self.active != Some(false)
+    }
 }

@@ -14,6 +14,8 @@ use werkruf_contract::Uuid;
 use crate::import::{Checked, Faults, Fields, ImportFault, Object, Row, in_order};
 use crate::{Act, Author, Branch, NewUser, Order, RoleWithPermissions, StoreError, StoreFuture};
 
+/// The largest id: programs that read JSON numbers as floats know no larger whole number.
+pub const MAX_PERSON_ID: i64 = 1 << 53;
 /// The longest text of a field, in characters.
 const MAX_TEXT: usize = 255;
 /// The most roles of a user, and the most permissions of a role.
@@ -102,11 +104,25 @@ pub enum EditRefusal {
     Unknown,
     /// The id of a new row belongs to another.
     Taken(i64),
-    /// Users have the role or branch.
-    InUse {
-        users: i64,
-    },
+    /// Another role has the name.
+    NameTaken(i64),
+    InUse(Uses),
     Faults(Vec<ImportFault>),
+}
+
+/// What names a role or branch, so that it is not deleted, or a role not renamed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Users who have it, also by a valid token. A role that is renamed stays that of its users; only tokens name it.
+    pub users: i64,
+    /// Tables of modules with rows that name it.
+    pub tables: Vec<&'static str>,
+}
+
+impl Uses {
+    pub(crate) fn check(self) -> Result<(), EditRefusal> {
+        if self == Self::default() { Ok(()) } else { Err(EditRefusal::InUse(self)) }
+    }
 }
 
 impl EditRefusal {
@@ -153,32 +169,11 @@ impl PeopleEdit {
             Self::Create { fields } => {
                 let mut faults = Faults::default();
                 let id = object(fields, &mut faults).and_then(|given| Fields::new(given, "", &mut faults).may("id", &mut faults));
-                if let Some(Some(number)) = id.filter(|id| id.is_some_and(|number| number < 1)) {
-                    faults.push("/id".to_owned(), format!("takes a number from 1 on, not {number}"));
+                if let Some(Some(number)) = id.filter(|id| id.is_some_and(|number| !(1..=MAX_PERSON_ID).contains(&number))) {
+                    faults.push("/id".to_owned(), format!("takes a number from 1 to {MAX_PERSON_ID}, not {number}"));
                 }
                 if faults.is_empty() { Ok(id.flatten()) } else { Err(EditRefusal::Faults(faults.into_list())) }
             }
-        }
-    }
-
-    /// The action in the audit log of an edit that makes or deletes a row.
-    pub(crate) const fn action(&self, kind: PeopleKind) -> &'static str {
-        match (self, kind) {
-            (Self::Delete { .. }, PeopleKind::User) => "person.deactivate",
-            (Self::Delete { .. }, PeopleKind::Role) => "role.delete",
-            (Self::Delete { .. }, PeopleKind::Branch) => "branch.delete",
-            (Self::Create { .. } | Self::Change { .. }, PeopleKind::User) => "person.put",
-            (Self::Create { .. } | Self::Change { .. }, PeopleKind::Role) => "role.put",
-            (Self::Create { .. } | Self::Change { .. }, PeopleKind::Branch) => "branch.put",
-        }
-    }
-
-    /// Whether this is the row that this edit made or deleted.
-    pub(crate) fn made(&self, kind: PeopleKind, row: &PeopleRow) -> Result<bool, StoreError> {
-        match self {
-            Self::Delete { id } => Ok(row.id() == *id),
-            Self::Change { .. } => Ok(false),
-            Self::Create { fields } => Ok(read(kind, row.id(), None, fields)?.is_ok_and(|made| made == *row)),
         }
     }
 
@@ -189,7 +184,7 @@ impl PeopleEdit {
             (Self::Change { .. } | Self::Delete { .. }, None) => return Ok(EditStep::Refuse(EditRefusal::Unknown)),
             (Self::Delete { .. }, Some(PeopleRow::User(user))) => {
                 let before = PeopleRow::User(user.clone());
-                let after = PeopleRow::User(NewUser { active: false, ..user });
+                let after = PeopleRow::User(NewUser { active: Some(false), ..user });
                 return Ok(if before == after { EditStep::Keep(after) } else { EditStep::Write { before: Some(Box::new(before)), after } });
             }
             (Self::Delete { .. }, Some(row)) => return Ok(EditStep::Remove(row)),
@@ -211,12 +206,27 @@ pub(crate) struct References {
     pub(crate) roles: HashSet<i64>,
     /// Another user with the external id.
     pub(crate) external_id_of: Option<i64>,
+    /// Another role with the name.
+    pub(crate) name_of: Option<i64>,
+}
+
+/// The id after the largest one.
+pub(crate) fn next_id(largest: Option<i64>) -> Option<i64> {
+    Some(largest.unwrap_or(0).max(0) + 1).filter(|id| *id <= MAX_PERSON_ID)
+}
+
+/// The name that a role loses by an edit.
+pub(crate) fn lost_name<'a>(before: Option<&'a PeopleRow>, after: &PeopleRow) -> Option<&'a str> {
+    match (before?, after) {
+        (PeopleRow::Role(before), PeopleRow::Role(after)) if before.name != after.name => Some(&before.name),
+        _ => None,
+    }
 }
 
 impl References {
     /// Refuses a row that refers to rows that do not exist.
     pub(crate) fn check(&self, row: &PeopleRow) -> Result<(), EditRefusal> {
-        let PeopleRow::User(user) = row else { return Ok(()) };
+        let PeopleRow::User(user) = row else { return self.name_of.map_or(Ok(()), |other| Err(EditRefusal::NameTaken(other))) };
         let mut faults = Faults::default();
         if let Some(id) = user.branch_id.filter(|_| !self.branch) {
             faults.push("/branch_id".to_owned(), format!("there is no branch {id} in the tenant"));
@@ -260,9 +270,8 @@ fn read(kind: PeopleKind, id: i64, stored: Option<&PeopleRow>, fields: &str) -> 
     }
     let row = match kind {
         PeopleKind::User => {
-            let active = merged.may("active", &mut faults);
             let user = NewUser::read(&mut merged, &mut faults);
-            user.zip(active).map(|(user, active)| PeopleRow::User(in_order(NewUser { active: active.unwrap_or(true), ..user })))
+            user.map(|user| PeopleRow::User(in_order(NewUser { active: Some(user.is_active()), ..user })))
         }
         PeopleKind::Role => RoleWithPermissions::read(&mut merged, &mut faults).map(PeopleRow::Role),
         PeopleKind::Branch => Branch::read(&mut merged, &mut faults).map(PeopleRow::Branch),
@@ -329,7 +338,7 @@ impl PeopleRow {
 
 /// What the audit log says about an edit.
 pub(crate) fn act(before: Option<&PeopleRow>, after: Option<&PeopleRow>) -> Result<Act, StoreError> {
-    let active = |row: Option<&PeopleRow>| matches!(row, Some(PeopleRow::User(user)) if user.active);
+    let active = |row: Option<&PeopleRow>| matches!(row, Some(PeopleRow::User(user)) if user.is_active());
     let action = match after.or(before) {
         Some(PeopleRow::User(_)) if active(before) && !active(after) => "person.deactivate",
         Some(PeopleRow::User(_)) if before.is_some() && !active(before) && active(after) => "person.activate",

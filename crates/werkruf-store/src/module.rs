@@ -89,6 +89,10 @@ pub struct ModuleTable {
     pub name: &'static str,
     /// What happens with the rows when a person is erased.
     pub on_erase: OnErase,
+    /// The column with the number of a branch. A branch that a row names is not deleted.
+    pub branch: Option<&'static str>,
+    /// Columns with JSON lists of names of roles. A role that a row names is neither deleted nor renamed.
+    pub roles: &'static [&'static str],
     /// A column with a time; retention deletes a row once that time has passed.
     pub expires: Option<&'static str>,
     /// Whether only PostgreSQL has the table. Its rows are not moved.
@@ -100,7 +104,7 @@ pub struct ModuleTable {
 impl ModuleTable {
     /// A table that both databases have, with the same columns.
     pub const fn new(name: &'static str, on_erase: OnErase) -> Self {
-        Self { name, on_erase, expires: None, only_on_postgres: false, columns_only_on_postgres: &[] }
+        Self { name, on_erase, branch: None, roles: &[], expires: None, only_on_postgres: false, columns_only_on_postgres: &[] }
     }
 }
 
@@ -119,6 +123,16 @@ pub(crate) fn rows_to_erase(modules: Modules) -> impl Iterator<Item = (&'static 
         OnErase::DeleteRowsOf { person } => Some((table.name, person)),
         OnErase::Keep { .. } => None,
     })
+}
+
+/// The tables whose rows belong to a branch, each with the column of its number.
+pub(crate) fn of_branches(modules: Modules) -> impl Iterator<Item = (&'static str, &'static str)> {
+    tables(modules).filter_map(|table| table.branch.map(|column| (table.name, column)))
+}
+
+/// The columns that name roles, each with its table.
+pub(crate) fn naming_roles(modules: Modules) -> impl Iterator<Item = (&'static str, &'static str)> {
+    tables(modules).flat_map(|table| table.roles.iter().map(|column| (table.name, *column)))
 }
 
 /// The tables whose rows expire, each with the column of the time.

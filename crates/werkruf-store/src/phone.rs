@@ -18,7 +18,8 @@ pub fn canonical_phone(text: &str) -> Option<String> {
     }
     let digits: String = number.chars().filter(char::is_ascii_digit).collect();
     let digits = digits.strip_prefix("00").unwrap_or(&digits);
-    if !DIGITS.contains(&digits.len()) {
+    // No country code begins with a zero: that number is dialed inside a country.
+    if !DIGITS.contains(&digits.len()) || digits.starts_with('0') {
         return None;
     }
     Some(match (digits.get(..2), digits.get(2..)) {
@@ -52,7 +53,7 @@ mod tests {
         ] {
             assert_eq!(canonical_phone(written).as_deref(), Some(expected), "{written}");
         }
-        for other in ["", "+", "call me", "1234", "+1234567890123456", "12+345", "１２３４５６"] {
+        for other in ["", "+", "call me", "1234", "+1234567890123456", "12+345", "１２３４５６", "0171 2345678", "+0171 2345678"] {
             assert_eq!(canonical_phone(other), None, "{other}");
         }
     }

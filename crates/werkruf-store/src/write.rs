@@ -222,6 +222,8 @@ pub struct CallEnd {
     pub error_type: Option<String>,
     pub error_code: Option<String>,
     pub error_detail: Option<JsonText>,
+    /// The decision on the caller's rights, which may be a newer one than that of the row; `None` keeps the row's.
+    pub permission: Option<JsonText>,
     pub cache_hit: bool,
     pub finished_at: Timestamp,
 }
@@ -238,6 +240,7 @@ impl CallEnd {
             error_type: None,
             error_code: None,
             error_detail: None,
+            permission: None,
             cache_hit: false,
             finished_at,
         }

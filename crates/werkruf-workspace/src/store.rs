@@ -11,18 +11,19 @@ use crate::import::WorkspaceLists;
 pub const SCHEMA: &ModuleSchema = &ModuleSchema {
     name: "workspace",
     tables: &[
-        ModuleTable::new("requests", kept(&["title", "description", "status", "due_date"])),
-        ModuleTable::new("tasks", kept(&["title", "description", "status", "due_date"])),
-        ModuleTable::new("worktimes", kept(&[])),
-        ModuleTable::new("cerebro_articles", kept(&["title", "content", "tags"])),
+        of_branch("requests", &["title", "description", "status", "due_date"]),
+        of_branch("tasks", &["title", "description", "status", "due_date"]),
+        of_branch("worktimes", &[]),
+        of_branch("cerebro_articles", &["title", "content", "tags"]),
     ],
     import: Some(&WorkspaceLists),
     sqlite: &[Migration::first(include_str!("../migrations/sqlite/0001_first.sql"))],
     postgres: PostgresSchema::new(&[Migration::first(include_str!("../migrations/postgres/0001_first.sql"))]),
 };
 
-const fn kept(columns: &'static [&'static str]) -> OnErase {
-    OnErase::Keep { columns, why: "business data; the person in it is an anonymous row" }
+const fn of_branch(name: &'static str, columns: &'static [&'static str]) -> ModuleTable {
+    let on_erase = OnErase::Keep { columns, why: "business data; the person in it is an anonymous row" };
+    ModuleTable { branch: Some("branch_id"), ..ModuleTable::new(name, on_erase) }
 }
 
 /// The rows that a query may read. Built from the principal and the scope that the call pipeline granted; the arguments of the call

@@ -41,7 +41,7 @@ fn each_module_lists_every_table_that_it_creates() {
     }
 }
 
-/// A misspelt column would fail every erasure or every retention run.
+/// A misspelt column would fail every erasure, every retention run or every deletion of a branch.
 #[test]
 fn the_columns_that_a_table_names_exist() {
     let folder = tempfile::tempdir().unwrap();
@@ -54,11 +54,26 @@ fn the_columns_that_a_table_names_exist() {
             OnErase::DeleteRowsOf { person } => vec!["tenant_id", person],
             OnErase::Keep { .. } => Vec::new(),
         };
-        for column in person.into_iter().chain(table.expires) {
+        for column in person.into_iter().chain(table.expires).chain(table.branch).chain(table.roles.iter().copied()) {
             let sql = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE name = ?2";
             let found: i64 = file.query_row(sql, [table.name, column], |row| row.get(0)).unwrap();
             assert_eq!(found, 1, "{}.{column}", table.name);
         }
+    }
+}
+
+/// A branch is not deleted while rows name it, so a table must say which column that is.
+#[test]
+fn every_table_with_a_branch_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.db");
+    drop(SqliteStore::open(&path, &Clock::system(0), MODULES).unwrap());
+    #[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]
+    let file = Connection::open(&path).unwrap();
+    for table in tables().filter(|table| !table.only_on_postgres) {
+        let sql = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE name = 'branch_id'";
+        let found: i64 = file.query_row(sql, [table.name], |row| row.get(0)).unwrap();
+        assert_eq!(found == 1, table.branch.is_some(), "{}", table.name);
     }
 }
 

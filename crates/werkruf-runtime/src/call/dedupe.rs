@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use werkruf_contract::{CallStatus, Effect, ErrorCode, Failure, HeldPermission, Principal, ToolSpec, Uuid, hex};
+use werkruf_contract::{CallStatus, Effect, ErrorCode, Failure, Principal, ToolSpec, Uuid, hex};
 use werkruf_store::{CallRow, Reusable, StoreError};
 
 use super::batch::{CallBatch, Halt};
@@ -50,9 +50,9 @@ impl CallIdentity<'_> {
     }
 }
 
-/// Changes whenever a user's rights change.
-fn permission_version(permissions: &[HeldPermission]) -> String {
-    let bytes = serde_json::to_vec(permissions).unwrap_or_default();
+/// Changes whenever the user's rights, roles or branch change: a tool may answer by any of them.
+fn permission_version(principal: &Principal) -> String {
+    let bytes = serde_json::to_vec(&(&principal.permissions, &principal.roles, principal.branch_id)).unwrap_or_default();
     hex(&Sha256::digest(bytes))
 }
 
@@ -70,7 +70,7 @@ impl CallBatch<'_> {
         let identity = CallIdentity {
             tenant: scope.tenant_id(),
             principal: &principal.user_id,
-            permissions: &permission_version(&principal.permissions),
+            permissions: &permission_version(principal),
             conversation: scope.conversation_id,
             tool: &spec.name,
             version: &spec.version,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use werkruf_contract::{
-    CallResult, CallStatus, Effect, ErrorCode, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolFinished, Uuid,
+    CallResult, CallStatus, Effect, ErrorCode, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolFinished,
 };
 use werkruf_store::{CallEnd, CallRow};
 
@@ -162,10 +162,10 @@ impl CallOutcome {
     }
 
     /// For the row.
-    pub(crate) fn call_end(&self, id: Uuid) -> CallEnd {
+    pub(crate) fn call_end(&self, row: &CallRow) -> CallEnd {
         let failure = self.result.as_ref().err();
         CallEnd {
-            id,
+            id: row.id,
             status: self.status,
             response: self.result.as_ref().ok().map(|success| success.data.clone()),
             meta: match &self.result {
@@ -176,6 +176,7 @@ impl CallOutcome {
             error_type: failure.map(|f| f.kind.as_str().to_owned()),
             error_code: failure.map(|f| f.code.to_string()),
             error_detail: self.detail().and_then(|detail| serde_json::to_string(&detail).ok()),
+            permission: row.permission.clone(),
             cache_hit: self.cache_hit,
             finished_at: self.finished_at,
         }

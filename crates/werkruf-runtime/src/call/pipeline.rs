@@ -63,7 +63,7 @@ impl CallBatch<'_> {
         let entry = self.find(&request.name)?;
         row.effect = entry.spec().effect;
         let args = self.parse(request, entry, row)?;
-        let grant = self.permit(entry, principal, row)?;
+        let grant = self.permit(entry, &args, principal, row)?;
         let leader = match self.dedupe(entry, &args, row, principal).await? {
             Deduped::Finished(outcome) => return Ok(CallPlan::Finished(outcome)),
             Deduped::Follow(follower) => return Ok(CallPlan::Follow(follower)),

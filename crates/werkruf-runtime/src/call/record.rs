@@ -76,7 +76,7 @@ pub(crate) fn tool_started(row: &CallRow) -> ToolStarted {
 /// Stages an outcome: the row's end, the model's message, the state patch, the client's event.
 pub(crate) fn stage_outcome(scope: &TurnScope, row: &CallRow, slot: Option<&HistorySlot>, outcome: &CallOutcome) {
     let patch = outcome.result.as_ref().ok().and_then(|success| success.state_patch.clone());
-    finish_call(scope, row, slot, outcome, outcome.call_end(row.id), patch);
+    finish_call(scope, row, slot, outcome, outcome.call_end(row), patch);
 }
 
 /// The same, with the row's end and the state patch given.
@@ -117,7 +117,7 @@ pub(crate) fn finish_call(
 
 /// Writes an outcome into a row.
 pub(crate) fn apply_outcome(row: &mut CallRow, outcome: &CallOutcome) {
-    let end = outcome.call_end(row.id);
+    let end = outcome.call_end(row);
     row.status = end.status;
     row.response = end.response;
     row.meta = end.meta;

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::json;
-use werkruf_contract::{CallStatus, Uuid};
+use werkruf_contract::{CallStatus, Principal, Uuid};
 use werkruf_store::{CallRow, StoreError};
 
 use super::approval::stage_approval;
@@ -45,7 +45,12 @@ impl CallBatch<'_> {
     pub(crate) async fn run(&self, prepared: Vec<PreparedCall>) -> Result<BatchResult, StoreError> {
         let (mut progress, waiting) = self.sort(prepared);
         loop {
-            self.next_outcomes(&mut progress).await?;
+            let waited = self.next_outcomes(&mut progress).await?;
+            // The rights were read when the calls were prepared.
+            if waited && !progress.queued.is_empty() {
+                let principal = self.principal().await?;
+                self.renew_rights(&mut progress, principal.as_ref());
+            }
             let starting = self.stage_round(&mut progress);
             if progress.outcomes.iter().all(Option::is_some) {
                 let Progress { rows, outcomes, state, .. } = progress;
@@ -96,20 +101,40 @@ impl CallBatch<'_> {
         (progress, waiting)
     }
 
-    /// Waits for an outcome, and takes all that are there.
-    async fn next_outcomes(&self, progress: &mut Progress<'_>) -> Result<(), StoreError> {
+    /// Waits for an outcome, unless a call may start, and takes all that are there. Returns whether it waited.
+    async fn next_outcomes(&self, progress: &mut Progress<'_>) -> Result<bool, StoreError> {
         // A follower waits for its leader, which may still have to start.
         let may_start = !progress.queued.is_empty() && progress.running < self.scope.limits.parallel;
-        if progress.completed.is_empty()
-            && !may_start
-            && let Some((at, outcome, leader)) = progress.futures.next().await
-        {
+        let waits = progress.completed.is_empty() && !may_start;
+        if waits && let Some((at, outcome, leader)) = progress.futures.next().await {
             progress.completed.push((at, outcome?, leader));
         }
         while let Some(Some((at, outcome, leader))) = progress.futures.next().now_or_never() {
             progress.completed.push((at, outcome?, leader));
         }
-        Ok(())
+        Ok(waits)
+    }
+
+    /// Checks the calls that have not started again, with the rights of now. Those that are no longer allowed end.
+    fn renew_rights(&self, progress: &mut Progress<'_>, principal: Option<&Arc<Principal>>) {
+        let scope = self.scope;
+        for (at, mut execution, leader) in std::mem::take(&mut progress.queued) {
+            let (row, slot) = &mut progress.rows[at];
+            match self.permit(&execution.entry, &execution.args, principal, row) {
+                Ok(grant) => {
+                    execution.grant = grant;
+                    execution.principal = principal.map_or(execution.principal, Arc::clone);
+                    progress.queued.push_back((at, execution, leader));
+                }
+                Err(failure) => {
+                    let outcome = Arc::new(CallOutcome::refused(failure, scope.clock.now()).with_message(&scope.texts));
+                    leader.complete(&outcome);
+                    stage_outcome(scope, row, slot.as_ref(), &outcome);
+                    scope.running.forget_call(row.id);
+                    progress.outcomes[at] = Some(outcome);
+                }
+            }
+        }
     }
 
     /// Stages the outcomes that came and the starts that are possible now. Returns the calls to execute once that is durable.
@@ -157,7 +182,7 @@ impl CallBatch<'_> {
             patch = None;
             outcome = Arc::new(outcome.without_patch(&self.scope.texts));
         }
-        finish_call(self.scope, row, slot, &outcome, outcome.call_end(row.id), patch);
+        finish_call(self.scope, row, slot, &outcome, outcome.call_end(row), patch);
         outcome
     }
 

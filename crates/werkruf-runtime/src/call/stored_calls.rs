@@ -66,7 +66,8 @@ impl CallBatch<'_> {
             return Err(interrupted().may_have_happened());
         }
         let entry = self.find(&row.tool_name)?;
-        let grant = self.permit(entry, principal, row)?;
+        let args = row.request.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+        let grant = self.permit(entry, &args, principal, row)?;
         let key = row.dedupe_key.clone().unwrap_or_else(|| row.id.to_string());
         let in_flight = &self.scope.in_flight;
         let leader = match in_flight.enter(&key, row.id) {
@@ -85,7 +86,6 @@ impl CallBatch<'_> {
         if row.status == CallStatus::Running {
             self.stage_next_attempt(row);
         }
-        let args = row.request.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         let context = serde_json::from_str(&row.context).ok().and_then(|context| ToolContext::from_json(context).ok());
         let context = context.unwrap_or_else(|| self.context.clone());
         Ok(CallPlan::Execute(Box::new(self.execution(entry, args, grant, principal, row, context)), leader))

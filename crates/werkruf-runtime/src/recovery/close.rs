@@ -6,7 +6,7 @@ use werkruf_store::{NewMessage, Replacement, StoreError};
 use super::leftover::Leftover;
 use crate::call::{CallOutcome, StoredCall, TurnScope, canceled, interrupted, log_turn, stage_outcome};
 use crate::journal::{Change, CommitPoint};
-use crate::turn::{NOT_ANSWERED, abort_item, canceled_error, fail};
+use crate::turn::{NOT_ANSWERED, abort_item, canceled_error, fail, unknown_user_error};
 
 const RESTORED: &str = "The server was restored from a backup while this was under way. Nothing is sent again by itself.";
 const UNREADABLE: &str = "The stored limits of this request cannot be read, so nothing of it runs again.";
@@ -41,11 +41,10 @@ impl Closing {
     }
 
     pub(super) fn error(self, texts: &Texts) -> TurnError {
-        let fatal = |code: ErrorCode| TurnError::new(ToolErrorType::Fatal, code, texts.text(&format!("error-{code}"), &[]));
         match self {
-            Self::Poison => fatal(ErrorCode::Poison),
+            Self::Poison => TurnError::new(ToolErrorType::Fatal, ErrorCode::Poison, texts.text("error-poison", &[])),
             Self::Canceled => canceled_error(texts),
-            Self::UnknownUser => fatal(ErrorCode::UnknownUser),
+            Self::UnknownUser => unknown_user_error(texts),
             Self::UnknownContext => TurnError::new(ToolErrorType::Fatal, ErrorCode::Interrupted, UNREADABLE),
             Self::Restored => TurnError::new(ToolErrorType::Fatal, ErrorCode::Restored, RESTORED),
         }

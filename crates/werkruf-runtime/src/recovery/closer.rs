@@ -77,7 +77,7 @@ impl TurnCloser for RecoveryCloser {
         let mut write = TurnWrite::new(self.clock.new_id(), fence, turn.conversation_id, turn.id, turn.user_id.clone(), now);
         let outcomes: Vec<CallOutcome> = leftover.calls.iter().map(|row| outcome(row, closing, &error, now)).collect();
         for (row, outcome) in leftover.calls.iter().zip(&outcomes).filter(|(row, _)| !row.status.is_terminal()) {
-            write.ends.push(outcome.call_end(row.id));
+            write.ends.push(outcome.call_end(row));
             write.withdrawn.push(row.id);
             if row.status == CallStatus::Running {
                 write.events.push(event(EventType::ToolFinished, &outcome.finished_event(row)));

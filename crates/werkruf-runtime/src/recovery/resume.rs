@@ -12,7 +12,6 @@ use crate::turn::{History, Reply, Stop, Turn, estimated, first_within, history_r
 
 /// Continues the turn to its end.
 pub(super) async fn resume(mut turn: Box<Turn>, left: Leftover) {
-    let turn_id = turn.scope.turn_id;
     turn.progress.step = left.last_step();
     turn.progress.abandoned = turn.progress.step.saturating_sub(u32::try_from(left.steps().len()).unwrap_or(u32::MAX));
     turn.progress.text = left.texts().concat();
@@ -30,9 +29,7 @@ pub(super) async fn resume(mut turn: Box<Turn>, left: Leftover) {
             Err(stop) => Err(stop),
         },
     };
-    if let Err(error) = turn.end(ended).await {
-        tracing::error!(%turn_id, %error, "the turn could not be ended");
-    }
+    turn.end_or_log(ended).await;
 }
 
 /// Adds a usage row for a request that an earlier process may have sent without writing its usage.

@@ -108,6 +108,11 @@ pub(crate) fn canceled_error(texts: &Texts) -> TurnError {
     TurnError::new(ToolErrorType::Fatal, ErrorCode::Canceled, texts.text("error-canceled", &[]))
 }
 
+/// The error of a turn whose user is gone.
+pub(crate) fn unknown_user_error(texts: &Texts) -> TurnError {
+    TurnError::new(ToolErrorType::Fatal, ErrorCode::UnknownUser, texts.text("error-unknown_user", &[]))
+}
+
 /// Stages the end of a turn without an answer.
 pub(crate) fn fail(scope: &TurnScope, status: TurnStatus, step: u32, error: TurnError) {
     let (change, event) = unanswered_end(scope.turn_id, status, step, error);

@@ -18,7 +18,7 @@ mod waiting;
 
 pub(crate) use accept::{NOT_ANSWERED, accept};
 pub(crate) use calls::stage_placeholders;
-pub(crate) use end::{canceled_error, fail, unanswered_end};
+pub(crate) use end::{canceled_error, fail, unanswered_end, unknown_user_error};
 pub use history::SERVER_METADATA;
 pub(crate) use history::{History, estimated, first_within, own_messages_last};
 pub(crate) use invoke::{DirectTurn, direct_taint, invoke, retry_call};

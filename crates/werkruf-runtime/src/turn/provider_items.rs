@@ -154,7 +154,7 @@ fn finish_row(scope: &TurnScope, row: &mut CallRow, item: &ProviderItem) {
     row.call_id = update.call_id.clone().or(row.call_id.take());
     scope.journal.stage(update);
     let outcome = outcome(scope, item);
-    let mut end = outcome.call_end(row.id);
+    let mut end = outcome.call_end(row);
     end.response = output(item);
     finish_call(scope, row, None, &outcome, end, None);
     row.status = outcome.status;

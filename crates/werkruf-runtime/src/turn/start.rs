@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-use werkruf_contract::{Clock, Init, State, Texts, Uuid};
+use werkruf_contract::{Clock, Init, Principal, State, Texts, Uuid};
 use werkruf_llm::Message;
 use werkruf_store::{Fence, MessageRow, Order, Page, StoreError, crash};
 
@@ -48,11 +48,12 @@ impl StoredTurn {
         crash::point("called");
         let turn_id = self.init.turn_id;
         let started = match fence {
-            Some(fence) => self.start_now(fence, state).await,
+            Some(fence) => self.start_now(fence, state).await.map(|turn| (turn, true)),
             None => self.start_after_waiting().await,
         };
         match started {
-            Ok(turn) => turn.run_until_released(Turn::run).await,
+            Ok((turn, true)) => turn.run_until_released(Turn::run).await,
+            Ok((turn, false)) => turn.run_until_released(Turn::refuse_unknown_user).await,
             // Another process starts it, or ended it. Subscribers here are served from the rows.
             Err(StoreError::Moved { .. } | StoreError::Fenced | StoreError::Busy) if self.engine.is_shared() => {}
             Err(error) => tracing::error!(%turn_id, %error, "the turn could not start; the recovery scan will try again"),
@@ -85,13 +86,19 @@ impl StoredTurn {
         Ok(self.turn(fence, state, history))
     }
 
-    async fn start_after_waiting(&self) -> Result<Box<Turn>, StoreError> {
-        let tenant_id = self.message.caller.principal.tenant_id;
+    /// The turn, and whether its user is still there: time has passed since the message was accepted.
+    async fn start_after_waiting(&mut self) -> Result<(Box<Turn>, bool), StoreError> {
+        let Principal { tenant_id, ref user_id, .. } = *self.message.caller.principal;
         let fence = start_when_free(&self.engine, tenant_id, self.init.turn_id, self.registration.running()).await?;
         crash::point("after_start");
+        let principal = self.engine.store.people.principal(tenant_id, user_id.clone()).await?;
+        let is_known = principal.is_some();
+        if let Some(principal) = principal {
+            self.message.caller.principal = principal;
+        }
         let conversation = self.engine.store.records.conversation(tenant_id, self.init.conversation_id).await?;
         let history = self.history().await?;
-        Ok(self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), history))
+        Ok((self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), history), is_known))
     }
 
     async fn history(&self) -> Result<History, StoreError> {

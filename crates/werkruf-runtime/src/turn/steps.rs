@@ -9,6 +9,7 @@ use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, ToolChoice};
 use werkruf_store::crash;
 
 use super::calls::StepResult;
+use super::end::unknown_user_error;
 use super::model_request::TurnRequest;
 use super::state::{Limit, REPEATS, Reply, Stop, Turn};
 use crate::call::{FinishedCall, is_cut};
@@ -31,6 +32,16 @@ impl Turn {
     /// Runs to the end and writes how the turn ended.
     pub(crate) async fn run(mut self: Box<Self>) {
         let ended = self.run_steps().await;
+        self.end_or_log(ended).await;
+    }
+
+    /// Ends the turn of a user who was deactivated while it waited.
+    pub(crate) async fn refuse_unknown_user(self: Box<Self>) {
+        let error = unknown_user_error(&self.scope.texts);
+        self.end_or_log(Err(Stop::Failed(error))).await;
+    }
+
+    pub(crate) async fn end_or_log(self: Box<Self>, ended: Result<Reply, Stop>) {
         let turn_id = self.scope.turn_id;
         if let Err(error) = Box::pin(self.end(ended)).await {
             // Nothing can be written: the next owner, or recovery, continues from the last commit.

@@ -49,7 +49,7 @@ fn user(id: i64, first_name: &str, phone: &str, locale: &str, role: i64) -> NewU
         time_zone: None,
         branch_id: None,
         role_ids: vec![role],
-        active: true,
+        active: Some(true),
     }
 }
 

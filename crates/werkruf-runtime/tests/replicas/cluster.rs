@@ -124,7 +124,7 @@ async fn create_user(store: &PostgresStore, clock: &Clock) -> Arc<Principal> {
         time_zone: None,
         branch_id: None,
         role_ids: Vec::new(),
-        active: true,
+        active: Some(true),
     };
     store.put_people(TENANT, PeopleBatch { users: vec![ada], ..PeopleBatch::default() }).await.unwrap();
     store.principal(TENANT, "1".to_owned()).await.unwrap().unwrap()

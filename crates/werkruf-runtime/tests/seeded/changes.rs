@@ -378,6 +378,7 @@ impl Tables {
         row.error_type.clone_from(&end.error_type);
         row.error_code.clone_from(&end.error_code);
         row.error_detail.clone_from(&end.error_detail);
+        row.permission = end.permission.clone().or(row.permission.take());
         row.cache_hit = end.cache_hit;
         (row.finished_at, row.updated_at) = (Some(end.finished_at), write.now);
         Ok(())

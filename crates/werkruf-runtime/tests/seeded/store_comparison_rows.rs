@@ -97,6 +97,7 @@ pub fn end(id: Uuid, how: u64, now: jiff::Timestamp) -> CallEnd {
         error_type: failed.then(|| "FATAL".to_owned()),
         error_code: failed.then(|| if how == 1 { "outcome_unknown" } else { "other" }.to_owned()),
         error_detail: failed.then(|| "{}".to_owned()),
+        permission: (how == 1).then(|| r#"{"granted":false}"#.to_owned()),
         cache_hit: false,
         finished_at: now,
     }

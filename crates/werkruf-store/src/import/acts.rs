@@ -19,8 +19,9 @@ pub(crate) fn acts(batch: &ImportBatch, roles: &[RoleWithPermissions], users: &[
         }
     }
     let before: BTreeMap<i64, NewUser> = users.iter().map(|user| (user.id, in_order(user.clone()))).collect();
-    for (id, user) in batch.users.iter().map(|user| (user.id, in_order(user.clone()))).collect::<BTreeMap<_, _>>() {
+    for (id, mut user) in batch.users.iter().map(|user| (user.id, in_order(user.clone()))).collect::<BTreeMap<_, _>>() {
         let old = before.get(&id);
+        user.active = user.active.or(old.map_or(Some(true), |old| old.active));
         if old != Some(&user) {
             let act = Act::new("person.put", id.to_string()).about(id.to_string()).after(value(&user)?);
             acts.push(Act { before: old.map(value).transpose()?, ..act });

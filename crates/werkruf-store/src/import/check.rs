@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use werkruf_contract::{Uuid, is_locale};
 
 use super::{ImportBatch, ImportFault};
-use crate::{Branch, NewUser, RoleWithPermissions, StoreError};
+use crate::{Branch, MAX_PERSON_ID, NewUser, RoleWithPermissions, StoreError, canonical_phone};
 
 /// The most faults in a report.
 const MOST: usize = 100;
@@ -171,6 +171,12 @@ pub fn filled(text: &str, path: &str, field: &str, faults: &mut Faults) {
     }
 }
 
+fn small(id: i64, path: &str, faults: &mut Faults) {
+    if id > MAX_PERSON_ID {
+        faults.push(format!("{path}/id"), format!("takes a number up to {MAX_PERSON_ID}, not {id}"));
+    }
+}
+
 fn zone(name: &str, path: &str, faults: &mut Faults) {
     if TimeZone::get(name).is_err() {
         faults.push(format!("{path}/time_zone"), format!("there is no time zone \"{name}\"; write one such as Europe/Madrid"));
@@ -206,6 +212,7 @@ impl Checked for Branch {
     }
 
     fn check(&self, path: &str, faults: &mut Faults) {
+        small(self.id, path, faults);
         filled(&self.name, path, "name", faults);
         zone(&self.time_zone, path, faults);
     }
@@ -217,6 +224,7 @@ impl Checked for RoleWithPermissions {
     }
 
     fn check(&self, path: &str, faults: &mut Faults) {
+        small(self.id, path, faults);
         filled(&self.name, path, "name", faults);
         for (at, permission) in self.permissions.iter().enumerate() {
             let path = format!("{path}/permissions/{at}");
@@ -232,12 +240,18 @@ impl Checked for NewUser {
     }
 
     fn check(&self, path: &str, faults: &mut Faults) {
+        small(self.id, path, faults);
         filled(&self.first_name, path, "first_name", faults);
         if let Some(email) = self.email.as_deref().filter(|text| !is_email(text)) {
             faults.push(format!("{path}/email"), format!("\"{email}\" is no e-mail address; write name@host, or null"));
         }
-        if let Some(phone) = self.phone.as_deref().filter(|text| !is_phone(text)) {
-            faults.push(format!("{path}/phone"), format!("\"{phone}\" is no phone number; write one such as +34600111222, or null"));
+        if let Some(phone) = &self.phone {
+            let path = format!("{path}/phone");
+            if !is_phone(phone) {
+                faults.push(path, format!("\"{phone}\" is no phone number; write one such as +34600111222, or null"));
+            } else if canonical_phone(phone).is_none() {
+                faults.push(path, format!("\"{phone}\" has no country code; write the number with the country code, such as +34600111222"));
+            }
         }
         for (field, name) in [("whatsapp_user_id", &self.whatsapp_user_id), ("external_id", &self.external_id)] {
             if let Some(name) = name {

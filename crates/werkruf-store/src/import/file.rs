@@ -155,6 +155,14 @@ impl<'t> Fields<'t> {
         }
     }
 
+    /// An optional field that cannot be null.
+    fn unless_missing<T: Value>(&mut self, name: &str, faults: &mut Faults) -> Option<Option<T>> {
+        match self.take(name) {
+            Some(raw) => value(raw, join(&self.path, name), faults).map(Some),
+            None => Some(None),
+        }
+    }
+
     fn items(&mut self, name: &str, faults: &mut Faults) -> Option<Vec<&'t RawValue>> {
         let Some(raw) = self.take(name).filter(|raw| raw.get() != "null") else { return Some(Vec::new()) };
         let items = serde_json::from_str(raw.get()).ok();
@@ -269,6 +277,7 @@ impl Row for NewUser {
         let (whatsapp_user_id, external_id) = (f.may("whatsapp_user_id", faults), f.may("external_id", faults));
         let (locale, time_zone) = (f.need("locale", faults), f.may("time_zone", faults));
         let (branch_id, role_ids) = (f.may("branch_id", faults), f.list("role_ids", faults));
+        let active = f.unless_missing("active", faults);
         Some(Self {
             id: id?,
             first_name: first_name?,
@@ -281,7 +290,7 @@ impl Row for NewUser {
             time_zone: time_zone?,
             branch_id: branch_id?,
             role_ids: role_ids?,
-            active: true,
+            active: active?,
         })
     }
 }

@@ -83,21 +83,51 @@ pub async fn record(
     acts: &[Act],
     at: Timestamp,
 ) -> Result<(), Fault> {
+    let (head, rows) = entries(transaction, recorder, tenant_id, author, acts, at).await?;
+    if let Some(row) = rows.first().filter(|_| transaction.is_retry())
+        && is_recorded(transaction, row).await?
+    {
+        return Ok(());
+    }
+    put_entries(transaction, &head, &rows).await
+}
+
+/// The same for a transaction that knows that no earlier attempt was committed.
+pub(super) async fn append(
+    transaction: &Transaction,
+    recorder: &Recorder,
+    tenant_id: Uuid,
+    author: &Author,
+    acts: &[Act],
+    at: Timestamp,
+) -> Result<(), Fault> {
+    let (head, rows) = entries(transaction, recorder, tenant_id, author, acts, at).await?;
+    put_entries(transaction, &head, &rows).await
+}
+
+/// Locks the head of the chain, and makes the entries that follow it.
+async fn entries(
+    transaction: &Transaction,
+    recorder: &Recorder,
+    tenant_id: Uuid,
+    author: &Author,
+    acts: &[Act],
+    at: Timestamp,
+) -> Result<(AuditHead, Vec<AuditRow>), Fault> {
     let make = "INSERT INTO audit_heads (tenant_id, seq, hash, count) VALUES ($1, 0, '', 0) ON CONFLICT (tenant_id) DO NOTHING";
     let lock = format!("SELECT {AUDIT_HEAD} FROM audit_heads WHERE tenant_id = $1 FOR UPDATE");
     let tenant = [p(&tenant_id)];
     let found = transaction.run(&[Statement { sql: make, params: &tenant }, Statement { sql: &lock, params: &tenant }]).await?;
     let mut head = only(found.last().map_or(&[], Vec::as_slice), audit_head)?;
     let rows = recorder.append(&mut head, author, acts, at);
-    if let Some(row) = rows.first().filter(|_| transaction.is_retry())
-        && is_recorded(transaction, row).await?
-    {
-        return Ok(());
-    }
+    Ok((head, rows))
+}
+
+async fn put_entries(transaction: &Transaction, head: &AuditHead, rows: &[AuditRow]) -> Result<(), Fault> {
     for row in rows {
-        insert(transaction, &row).await?;
+        insert(transaction, row).await?;
     }
-    put_head(transaction, &head).await
+    put_head(transaction, head).await
 }
 
 /// Whether an earlier attempt, whose answer was lost, has written this entry. Entries of other writes may have come after it.

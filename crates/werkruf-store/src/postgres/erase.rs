@@ -15,6 +15,7 @@ use werkruf_contract::Uuid;
 use super::fault::Fault;
 use super::flush::{DbRole, Statement, Transaction};
 use super::hold::{changed, end_turn};
+use super::manage_people::lock_people;
 use super::param::{ms, p};
 use super::row::{self, all};
 use super::text::clean;
@@ -155,6 +156,8 @@ fn statements_of(modules: Modules) -> Vec<String> {
 impl Erasure {
     /// `None` when no user has this id.
     async fn run(&self, transaction: &Transaction) -> Result<Option<Erased>, Fault> {
+        // An edit or import that read the person before would write the person back afterwards.
+        lock_people(transaction, self.tenant_id).await?;
         let user_id = self.user_id.as_str();
         let of_person = [p(&self.tenant_id), p(&user_id)];
         let unfinished: Vec<TurnRow> = all(&transaction.query(&unfinished_sql(), &of_person).await?, row::turn)?;

@@ -191,6 +191,30 @@ async fn an_edit_of_people_whose_answer_was_lost_counts_once() {
     }
 }
 
+/// Two edits with the same author, time and fields are two edits, also where the answer to one of them was lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_edits_in_one_millisecond_are_two() {
+    for at in [Cut::Before, Cut::After] {
+        let (world, proxy) = behind_proxy(2).await;
+        world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
+        let edit = |edit| world.store.edit_people(world.tenant, PeopleKind::Branch, edit, Author::server(), world.now);
+        let create = || edit(PeopleEdit::Create { fields: "{\"name\": \"A\", \"time_zone\": \"UTC\"}".to_owned() });
+        let rename = |name: &str| edit(PeopleEdit::Change { id: 1, fields: format!("{{\"name\": \"{name}\"}}") });
+        let name = |edited: Result<PeopleRow, EditRefusal>| match edited.unwrap() {
+            PeopleRow::Branch(branch) => (branch.id, branch.name),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(name(create().await.unwrap()), (1, "A".to_owned()));
+        assert_eq!(name(cut(&proxy, at, create()).await), (2, "A".to_owned()), "{at:?}");
+        rename("B").await.unwrap().unwrap();
+        assert_eq!(name(cut(&proxy, at, rename("C")).await), (1, "C".to_owned()), "{at:?}");
+        let entries = world.store.audit_entries(world.tenant, 0, 10).await.unwrap();
+        let acts: Vec<_> = entries.iter().map(|entry| (entry.action.as_str(), entry.subject.as_str())).collect();
+        assert_eq!(acts, ["1", "2", "1", "1"].map(|subject| ("branch.put", subject)), "{at:?}");
+        assert!(entries[3].after.as_deref().unwrap().contains("\"C\""), "{at:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_goes_away_is_reported_and_found_again_soon() {
     let (world, proxy) = behind_proxy(4).await;

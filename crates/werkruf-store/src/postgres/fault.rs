@@ -59,6 +59,8 @@ fn by_sqlstate(error: &DbError) -> Fault {
         "40001" | "40P01" | "55P03" => Fault::Conflict(StoreError::Unavailable(text)),
         // The conversation was deleted between two statements: the next attempt finds none.
         "23503" => Fault::Conflict(StoreError::Broken(text)),
+        // A guest with the external id came between two statements: the next attempt finds them.
+        "23505" if error.constraint() == Some("users_by_external_id") => Fault::Conflict(StoreError::Broken(text)),
         "57P01" | "57P02" | "57P03" | "57P05" | "25P03" => Fault::Unknown(text),
         "53100" => Fault::Refused(StoreError::Full(text)),
         "57014" | "25006" => Fault::Refused(StoreError::Unavailable(text)),

@@ -66,7 +66,12 @@ impl FileImport {
         }
         let tenant_id = match known {
             Some(tenant) => tenant.id,
-            None => self.make_tenant(transaction).await?,
+            None => {
+                let tenant_id = self.make_tenant(transaction).await?;
+                // Another import may have made it at the same time.
+                lock_people(transaction, tenant_id).await?;
+                tenant_id
+            }
         };
         let become_tenant = "SELECT set_config('role', 'werkruf_app', true), set_config('werkruf.tenant', $1::text, true)";
         transaction.query(become_tenant, &[p(&tenant_id)]).await?;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 use werkruf_contract::{CallStatus, Clock, Effect, TurnStatus, Uuid};
@@ -13,8 +14,8 @@ use super::row::{all, only};
 use super::story_tests::fresh;
 use crate::story::{Notes, World, fill_outbox, held_rows_are_released};
 use crate::{
-    ApprovalFilter, Approvals, Author, CallFilter, Cluster, Maintenance, MaintenanceError, NewApproval, Outbox, Page, People, PeopleBatch,
-    Records, Retention, SqliteStore, Store, StoreError, Turns,
+    ApprovalFilter, Approvals, Author, CallFilter, Cluster, Maintenance, MaintenanceError, ManagePeople, NewApproval, Outbox, Page, People,
+    PeopleBatch, PeopleEdit, PeopleKind, Records, Retention, SqliteStore, Store, StoreError, Turns,
 };
 
 async fn world() -> World<PostgresStore> {
@@ -216,4 +217,36 @@ async fn a_move_that_fails_in_the_middle_leaves_nothing() {
     let none = Uuid::nil();
     let rows = target.query(DbRole::System, "SELECT count(*) FROM tenants WHERE id <> $1", &[p(&none)]).await.unwrap();
     assert_eq!(only(&rows, |columns| columns.int()).unwrap(), 0, "nothing is half-written");
+}
+
+/// An edit that has read the person and then has to wait, while the person is erased.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_does_not_undo_an_erasure() {
+    let world = world().await;
+    world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
+    world.store.put_people(world.tenant, people()).await.unwrap();
+    let rival = world.store.acquire().await.unwrap();
+    rival.batch_execute("SET search_path TO werkruf; SET ROLE werkruf_system; BEGIN").await.unwrap();
+    rival.query_typed("SELECT 1 FROM branches FOR UPDATE", &[]).await.unwrap();
+    let (erased, waits) = (AtomicBool::new(false), async |count: i64, or: &AtomicBool| {
+        let sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM pg_stat_activity WHERE datname = current_database())";
+        while world.store.query(DbRole::System, sql, &[]).await.unwrap()[0].get::<_, i64>(0) < count && !or.load(Ordering::SeqCst) {}
+    });
+    let change = PeopleEdit::Change { id: 1, fields: json!({"phone": "+34 600 111 222"}).to_string() };
+    let edit = world.store.edit_people(world.tenant, PeopleKind::User, change, Author::server(), world.now);
+    let erase = async {
+        waits(1, &AtomicBool::new(false)).await;
+        let erase = world.store.erase_person(world.tenant, "1".to_owned(), false, world.closer(), Author::server(), world.now);
+        assert!(erase.await.unwrap().is_some());
+        erased.store(true, Ordering::SeqCst);
+    };
+    let release = async {
+        waits(2, &erased).await;
+        rival.batch_execute("ROLLBACK").await.unwrap();
+    };
+    let (edited, (), ()) = tokio::join!(edit, erase, release);
+    edited.unwrap().unwrap();
+    drop(deadpool_postgres::Object::take(rival));
+    let left = text_of_everything(&world.store).await;
+    assert!(!left.contains("Secret") && !left.contains("600 111 222"), "{left}");
 }

@@ -1,6 +1,7 @@
-//! [`ManagePeople`] on PostgreSQL. An edit reads, decides and writes in one transaction; edits and imports of a tenant wait for each other.
+//! [`ManagePeople`] on PostgreSQL. An edit reads, decides and writes in one transaction; edits, imports and erasures of a tenant wait for
+//! each other.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -8,17 +9,18 @@ use tokio_postgres::types::Type;
 use werkruf_contract::Uuid;
 
 use super::PostgresStore;
-use super::audit::{ROLE_JSON, USER_JSON, record};
+use super::audit::{ROLE_JSON, USER_JSON, append};
 use super::fault::Fault;
 use super::flush::{DbRole, Statement, Transaction};
 use super::param::{ms, p};
 use super::people_write::{MAX_ATTEMPTS, People};
-use super::row::{all, first};
+use super::row::{all, first, only};
 use super::text::clean_json;
-use crate::manage_people::{EditStep, References, act};
+use crate::manage_people::{EditStep, References, act, lost_name, next_id};
+use crate::module::{naming_roles, of_branches};
 use crate::{
-    Act, Author, EditRefusal, ManagePeople, NewUser, NumberPage, Order, PeopleBatch, PeopleEdit, PeopleKind, PeoplePage, PeopleRow,
-    Recorder, StoreError, StoreFuture, canonical_phone,
+    Act, Author, EditRefusal, ManagePeople, Modules, NewUser, NumberPage, Order, PeopleBatch, PeopleEdit, PeopleKind, PeoplePage,
+    PeopleRow, Recorder, StoreError, StoreFuture, Uses, canonical_phone,
 };
 
 const BRANCH_JSON: &str = "json_build_object('id', id, 'name', name, 'time_zone', time_zone)::text";
@@ -68,7 +70,16 @@ impl ManagePeople for PostgresStore {
         by: Author,
         now: Timestamp,
     ) -> StoreFuture<'_, Result<PeopleRow, EditRefusal>> {
-        let edit = Arc::new(Editing { tenant_id, kind, edit, by, now: ms(now), recorder: self.recorder.clone() });
+        let edit = Arc::new(Editing {
+            tenant_id,
+            kind,
+            edit,
+            by,
+            now: ms(now),
+            recorder: self.recorder.clone(),
+            modules: self.modules,
+            attempt: Mutex::default(),
+        });
         Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
             let edit = Arc::clone(&edit);
             Box::pin(async move { edit.run(transaction).await })
@@ -91,11 +102,18 @@ fn by_id(kind: PeopleKind) -> String {
     format!("SELECT {json} FROM {table} WHERE tenant_id = $1 AND id = $2")
 }
 
-/// Makes edits and imports of a tenant wait for each other until the end of the transaction.
+/// Locks the tenant's row: writes of people and erasures of a tenant wait for each other until the end of the transaction. It is the first
+/// lock of each of them, so none waits for another while it holds a row that the other needs.
+pub(super) const LOCK_PEOPLE: &str = "SELECT id FROM tenants WHERE id = $1 FOR NO KEY UPDATE";
+
 pub(super) async fn lock_people(transaction: &Transaction, tenant_id: Uuid) -> Result<(), Fault> {
-    let name = format!("werkruf people {tenant_id}");
-    transaction.query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[p(&name.as_str())]).await?;
-    Ok(())
+    transaction.query(LOCK_PEOPLE, &[p(&tenant_id)]).await.map(|_| ())
+}
+
+/// What an attempt wrote, and its transaction. If the answer to its commit was lost, the next attempt asks what became of it.
+struct Attempt {
+    transaction: String,
+    row: PeopleRow,
 }
 
 struct Editing {
@@ -105,11 +123,17 @@ struct Editing {
     by: Author,
     now: Timestamp,
     recorder: Recorder,
+    modules: Modules,
+    attempt: Mutex<Option<Attempt>>,
 }
 
 impl Editing {
     async fn run(&self, transaction: &Transaction) -> Result<Result<PeopleRow, EditRefusal>, Fault> {
+        // An earlier attempt holds the lock until its end, so from here on its end is known.
         lock_people(transaction, self.tenant_id).await?;
+        if let Some(done) = self.committed(transaction).await? {
+            return Ok(Ok(done));
+        }
         let named = match self.edit.id() {
             Ok(named) => named,
             Err(refusal) => return Ok(Err(refusal)),
@@ -119,18 +143,17 @@ impl Editing {
             let Some(id) = self.free_id(transaction, named).await? else { return Ok(Err(EditRefusal::no_free_id())) };
             let (row, act) = match self.edit.step(self.kind, id, self.load(transaction, id).await?)? {
                 EditStep::Refuse(EditRefusal::Taken(_)) if named.is_none() => continue,
-                EditStep::Refuse(refusal) => return self.refuse(transaction, refusal).await,
+                EditStep::Refuse(refusal) => return Ok(Err(refusal)),
                 EditStep::Keep(row) => return Ok(Ok(row)),
                 EditStep::Remove(row) => match self.remove(transaction, row).await? {
                     Ok(removed) => removed,
                     Err(refusal) => return Ok(Err(refusal)),
                 },
                 EditStep::Write { before, after } => {
-                    // A change that was committed is found as no change.
-                    if before.is_none()
-                        && let Some(done) = self.recorded(transaction).await?
+                    if let Some(name) = lost_name(before.as_deref(), &after)
+                        && let Err(refusal) = self.uses(transaction, id, Some(name), false).await?.check()
                     {
-                        return Ok(Ok(done));
+                        return Ok(Err(refusal));
                     }
                     if let Err(refusal) = self.references(transaction, &after).await?.check(&after) {
                         return Ok(Err(refusal));
@@ -143,7 +166,8 @@ impl Editing {
                     (after, act)
                 }
             };
-            record(transaction, &self.recorder, self.tenant_id, &self.by, &[act], self.now).await?;
+            append(transaction, &self.recorder, self.tenant_id, &self.by, &[act], self.now).await?;
+            self.remember(transaction, &row).await?;
             return Ok(Ok(row));
         }
         Err(StoreError::Unavailable("other processes took every new number".to_owned()).into())
@@ -155,7 +179,7 @@ impl Editing {
         }
         let sql = format!("SELECT coalesce(max(id), 0) FROM {} WHERE tenant_id = $1", source(self.kind).1);
         let largest = first(&transaction.query(&sql, &[p(&self.tenant_id)]).await?, |columns| columns.int())?;
-        Ok(largest.unwrap_or(0).max(0).checked_add(1))
+        Ok(next_id(largest))
     }
 
     async fn load(&self, transaction: &Transaction, id: i64) -> Result<Option<PeopleRow>, Fault> {
@@ -163,28 +187,21 @@ impl Editing {
         Ok(first(&rows, |columns| columns.text())?.map(|text| self.kind.parse(&text)).transpose()?)
     }
 
-    /// An earlier attempt whose answer was lost may have been committed; its own row must not refuse the next attempt.
-    async fn refuse(&self, transaction: &Transaction, refusal: EditRefusal) -> Result<Result<PeopleRow, EditRefusal>, Fault> {
-        Ok(self.recorded(transaction).await?.ok_or(refusal))
+    /// The row of an earlier attempt that was committed although its answer was lost.
+    async fn committed(&self, transaction: &Transaction) -> Result<Option<PeopleRow>, Fault> {
+        let Some(Attempt { transaction: id, row }) = self.attempt.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Ok(None);
+        };
+        // After a failover to a server that never saw the transaction its number may lie in the future.
+        let sql = "SELECT CASE WHEN $1::text::xid8 < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status($1::text::xid8) END";
+        let status = first(&transaction.query(sql, &[p(&id.as_str())]).await?, |columns| columns.text_or_null())?.flatten();
+        Ok(Some(row).filter(|_| status.as_deref() == Some("committed")))
     }
 
-    /// The row of an earlier attempt whose answer was lost, by its audit entry.
-    async fn recorded(&self, transaction: &Transaction) -> Result<Option<PeopleRow>, Fault> {
-        if !transaction.is_retry() {
-            return Ok(None);
-        }
-        let sql = "SELECT coalesce(after, before) FROM audit_entries WHERE tenant_id = $1 AND at = $2 AND action = $3
-                   AND user_id IS NOT DISTINCT FROM $4 AND key_id IS NOT DISTINCT FROM $5 ORDER BY seq DESC";
-        let (user_id, action) = (self.by.actor.user_id.as_deref(), self.edit.action(self.kind));
-        let values = [p(&self.tenant_id), p(&self.now), p(&action), p(&user_id), p(&self.by.actor.key_id)];
-        let texts = all(&transaction.query(sql, &values).await?, |columns| columns.text_or_null())?;
-        for text in texts.into_iter().flatten() {
-            let row = self.kind.parse(&text)?;
-            if self.edit.made(self.kind, &row)? {
-                return Ok(Some(row));
-            }
-        }
-        Ok(None)
+    async fn remember(&self, transaction: &Transaction, row: &PeopleRow) -> Result<(), Fault> {
+        let id = only(&transaction.query("SELECT pg_current_xact_id()::text", &[]).await?, |columns| columns.text())?;
+        *self.attempt.lock().unwrap_or_else(PoisonError::into_inner) = Some(Attempt { transaction: id, row: row.clone() });
+        Ok(())
     }
 
     async fn remove(&self, transaction: &Transaction, row: PeopleRow) -> Result<Result<(PeopleRow, Act), EditRefusal>, Fault> {
@@ -193,22 +210,55 @@ impl Editing {
         let table = source(self.kind).1;
         // Locked first, so that nobody gets the role or branch while users are counted.
         let lock = format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id = $2 FOR UPDATE");
-        let count = match self.kind {
-            PeopleKind::Role => "SELECT count(*) FROM user_roles WHERE tenant_id = $1 AND role_id = $2",
-            PeopleKind::Branch | PeopleKind::User => "SELECT count(*) FROM users WHERE tenant_id = $1 AND branch_id = $2",
+        transaction.query(&lock, &values).await?;
+        let name = match &row {
+            PeopleRow::Role(role) => Some(role.name.as_str()),
+            PeopleRow::Branch(_) | PeopleRow::User(_) => None,
         };
-        let found = transaction.run(&[Statement { sql: &lock, params: &values }, Statement { sql: count, params: &values }]).await?;
-        let users = first(found.last().map_or(&[], Vec::as_slice), |columns| columns.int())?.unwrap_or(0);
-        if users > 0 {
-            return Ok(Err(EditRefusal::InUse { users }));
+        if let Err(refusal) = self.uses(transaction, id, name, true).await?.check() {
+            return Ok(Err(refusal));
         }
         transaction.query(&format!("DELETE FROM {table} WHERE tenant_id = $1 AND id = $2"), &values).await?;
         let act = act(Some(&row), None)?;
         Ok(Ok((row, act)))
     }
 
+    /// What names the role or branch; `with_users`: also the users whose row has the role.
+    async fn uses(&self, transaction: &Transaction, id: i64, role: Option<&str>, with_users: bool) -> Result<Uses, Fault> {
+        let (by_id, by_name) = ([p(&self.tenant_id), p(&id)], [p(&self.tenant_id), p(&role)]);
+        let of_role = [p(&self.tenant_id), p(&id), p(&role), p(&self.now), p(&with_users)];
+        let any = |table: &str, condition: &str| format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE tenant_id = $1 AND {condition})");
+        let of_modules: Vec<(&str, String)> = match role {
+            Some(_) => naming_roles(self.modules)
+                .map(|(table, column)| (table, any(table, &format!("$2 IN (SELECT json_array_elements_text({column}::json))"))))
+                .collect(),
+            None => of_branches(self.modules).map(|(table, column)| (table, any(table, &format!("{column} = $2")))).collect(),
+        };
+        let users = match role {
+            Some(_) => Statement { sql: USERS_OF_ROLE, params: &of_role },
+            None => Statement { sql: USERS_OF_BRANCH, params: &by_id },
+        };
+        let mut statements = vec![users];
+        let params = if role.is_some() { &by_name } else { &by_id };
+        statements.extend(of_modules.iter().map(|(_, sql)| Statement { sql, params }));
+        let found = transaction.run(&statements).await?;
+        let users = first(found.first().map_or(&[], Vec::as_slice), |columns| columns.int())?.unwrap_or(0);
+        let mut tables = Vec::new();
+        for ((table, _), rows) in of_modules.iter().zip(found.iter().skip(1)) {
+            if first(rows, |columns| columns.flag())? == Some(true) && tables.last() != Some(table) {
+                tables.push(*table);
+            }
+        }
+        Ok(Uses { users, tables })
+    }
+
     /// The rows that the row refers to. They cannot be deleted before the end of the transaction.
     async fn references(&self, transaction: &Transaction, row: &PeopleRow) -> Result<References, Fault> {
+        if let PeopleRow::Role(role) = row {
+            let sql = "SELECT id FROM roles WHERE tenant_id = $1 AND name = $2 AND id <> $3 ORDER BY id LIMIT 1";
+            let rows = transaction.query(sql, &[p(&self.tenant_id), p(&role.name.as_str()), p(&role.id)]).await?;
+            return Ok(References { name_of: first(&rows, |columns| columns.int())?, ..References::default() });
+        }
         let PeopleRow::User(user) = row else { return Ok(References::default()) };
         let external_id = user.external_id.as_deref();
         let (branch, roles) = ([p(&self.tenant_id), p(&user.branch_id)], [p(&self.tenant_id), p(&user.role_ids)]);
@@ -225,6 +275,7 @@ impl Editing {
             branch: !branch.is_empty(),
             roles: all(roles, |columns| columns.int())?.into_iter().collect(),
             external_id_of: first(other, |columns| columns.int())?,
+            name_of: None,
         })
     }
 
@@ -264,6 +315,7 @@ impl Editing {
     /// Roles from a token stay unless the user gets other roles.
     async fn write_user(&self, transaction: &Transaction, user: &NewUser, other_roles: bool) -> Result<(), Fault> {
         let mut row = json!(user);
+        row["active"] = json!(user.is_active());
         row["phone_key"] = json!(user.phone.as_deref().and_then(canonical_phone));
         let row = row.to_string();
         let row = clean_json(&row);
@@ -278,6 +330,11 @@ impl Editing {
     }
 }
 
+const USERS_OF_BRANCH: &str = "SELECT count(*) FROM users WHERE tenant_id = $1 AND branch_id = $2";
+/// $2 the role, $3 its name, $4 now, $5 whether stored roles count beside those of valid tokens.
+const USERS_OF_ROLE: &str = "SELECT count(*) FROM users WHERE tenant_id = $1 AND (
+      $5 AND id IN (SELECT user_id FROM user_roles WHERE tenant_id = $1 AND role_id = $2)
+      OR token_roles_until > $4 AND $3 IN (SELECT json_array_elements_text(token_roles -> 'names')))";
 const UPDATE_USER: &str = "UPDATE users SET first_name = given.first_name, last_name = given.last_name, email = given.email,
       phone = given.phone, whatsapp_user_id = given.whatsapp_user_id, external_id = given.external_id, locale = given.locale,
       time_zone = given.time_zone, branch_id = given.branch_id, phone_key = given.phone_key, active = given.active

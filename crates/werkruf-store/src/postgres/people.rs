@@ -12,6 +12,7 @@ use super::PostgresStore;
 use super::audit::record;
 use super::credentials::{KeyWrite, key_by_id};
 use super::flush::{DbRole, Statement};
+use super::manage_people::LOCK_PEOPLE;
 use super::param::{clean_or_null, ms, ms_or_null, p};
 use super::people_write as write;
 use super::records::{List, ListColumns};
@@ -27,10 +28,12 @@ use crate::{
 /// security of ten tables, takes ten times as long as running it: a session keeps the plan of a function.
 const PRINCIPAL: &str = "SELECT * FROM principal_of($1, $2, $3)";
 
-/// $2 the id of a channel, $3 the canonical phone.
-const BY_ADDRESS: &str = "WITH by_id AS (SELECT * FROM users WHERE tenant_id = $1 AND whatsapp_user_id = $2 AND active),
-      by_phone AS (SELECT * FROM users WHERE tenant_id = $1 AND phone_key = $3 AND active AND NOT EXISTS (SELECT 1 FROM by_id))
-    SELECT id, branch_id, locale, phone, whatsapp_user_id FROM (SELECT * FROM by_id UNION ALL SELECT * FROM by_phone) AS found ORDER BY id";
+/// $2 the id of a channel, $3 the canonical phone. A user with another id of the channel is another person, whatever the phone.
+const BY_ADDRESS: &str = "WITH by_id AS (SELECT * FROM users WHERE tenant_id = $1 AND whatsapp_user_id = $2),
+      by_phone AS (SELECT * FROM users WHERE tenant_id = $1 AND phone_key = $3 AND ($2::text IS NULL OR whatsapp_user_id IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM by_id)),
+      found AS (SELECT * FROM by_id UNION ALL SELECT * FROM by_phone)
+    SELECT id, branch_id, locale, phone, whatsapp_user_id FROM found WHERE (SELECT bool_and(active) FROM found) ORDER BY id";
 const BY_ROLES: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id FROM users WHERE tenant_id = $1 AND active AND id IN (
       SELECT held_roles.user_id FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
       WHERE held_roles.tenant_id = $1 AND since <= $3 AND $3 < until AND roles.name IN (SELECT json_array_elements_text($2::json)))
@@ -132,7 +135,10 @@ impl People for PostgresStore {
     fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let people = write::People::new(&batch);
-            self.run(DbRole::Tenant(tenant_id), &people.statements(&people.params(&tenant_id))).await?;
+            let (tenant, params) = ([p(&tenant_id)], people.params(&tenant_id));
+            let mut statements = vec![Statement { sql: LOCK_PEOPLE, params: &tenant }];
+            statements.extend(people.statements(&params));
+            self.run(DbRole::Tenant(tenant_id), &statements).await?;
             Ok(())
         })
     }

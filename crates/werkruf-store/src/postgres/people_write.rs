@@ -92,14 +92,16 @@ const PERMISSIONS: &str = "INSERT INTO permissions (tenant_id, role_id, position
 
 const USERS: &str =
     "INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone,
-      branch_id, phone_key)
-    SELECT $1, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone, branch_id, phone_key
+      branch_id, phone_key, active)
+    SELECT $1, given.id, given.first_name, given.last_name, given.email, given.phone, given.whatsapp_user_id, given.external_id, given.locale,
+      given.time_zone, given.branch_id, given.phone_key, coalesce(given.active, users.active, true)
     FROM json_to_recordset($2::json) AS given (id bigint, first_name text, last_name text, email text, phone text, whatsapp_user_id text,
-      external_id text, locale text, time_zone text, branch_id bigint, phone_key text)
+      external_id text, locale text, time_zone text, branch_id bigint, phone_key text, active boolean)
+      LEFT JOIN users ON users.tenant_id = $1 AND users.id = given.id
     ON CONFLICT (tenant_id, id) DO UPDATE SET first_name = excluded.first_name, last_name = excluded.last_name, email = excluded.email,
       phone = excluded.phone, whatsapp_user_id = excluded.whatsapp_user_id, external_id = excluded.external_id,
       locale = excluded.locale, time_zone = excluded.time_zone, branch_id = excluded.branch_id, token_roles = NULL,
-      token_roles_until = NULL, phone_key = excluded.phone_key, active = true";
+      token_roles_until = NULL, phone_key = excluded.phone_key, active = excluded.active";
 
 const NO_USER_ROLES: &str = "DELETE FROM user_roles WHERE tenant_id = $1
     AND user_id IN (SELECT id FROM json_to_recordset($2::json) AS given (id bigint))";
@@ -126,7 +128,8 @@ impl People {
         let users = text(last(batch.users.iter().map(|user| {
             let row = json!({"id": user.id, "first_name": user.first_name, "last_name": user.last_name, "email": user.email,
                 "phone": user.phone, "whatsapp_user_id": user.whatsapp_user_id, "external_id": user.external_id, "locale": user.locale,
-                "time_zone": user.time_zone, "branch_id": user.branch_id, "phone_key": user.phone.as_deref().and_then(canonical_phone)});
+                "time_zone": user.time_zone, "branch_id": user.branch_id, "phone_key": user.phone.as_deref().and_then(canonical_phone),
+                "active": user.active});
             (user.id, row)
         })));
         let role_ids = last(batch.users.iter().map(|user| (user.id, &user.role_ids)));

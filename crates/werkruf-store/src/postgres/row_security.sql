@@ -19,6 +19,10 @@ BEGIN
   LOOP
     IF found.kind = 'v' OR found.is_tenants THEN
       EXECUTE format('GRANT SELECT ON %I.%I TO werkruf_app', our_schema, found.name);
+      IF found.is_tenants THEN
+        -- Writes of people lock the row of their tenant, and PostgreSQL asks for the right to change a column of it.
+        EXECUTE format('GRANT UPDATE (created_at) ON %I.%I TO werkruf_app', our_schema, found.name);
+      END IF;
     ELSE
       EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I.%I TO werkruf_app', our_schema, found.name);
     END IF;

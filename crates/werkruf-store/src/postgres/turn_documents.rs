@@ -183,6 +183,7 @@ pub(super) struct End<'a> {
     error_type: Option<&'a str>,
     error_code: Option<&'a str>,
     error_detail: Option<Cow<'a, str>>,
+    permission: Option<Cow<'a, str>>,
     cache_hit: bool,
     finished_at: Timestamp,
 }
@@ -198,6 +199,7 @@ impl<'a> From<&'a CallEnd> for End<'a> {
             error_type: end.error_type.as_deref(),
             error_code: end.error_code.as_deref(),
             error_detail: json(end.error_detail.as_ref()),
+            permission: json(end.permission.as_ref()),
             cache_hit: end.cache_hit,
             finished_at: ms(end.finished_at),
         }

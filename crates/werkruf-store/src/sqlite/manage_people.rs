@@ -9,11 +9,12 @@ use super::SqliteStore;
 use super::audit::{ROLE_JSON, USER_JSON, record};
 use super::people_write::{hold_role, put_branch, put_role};
 use super::row::{Columns, all, first};
-use super::text::Id;
-use crate::manage_people::{EditStep, References, act};
+use super::text::{Id, Stamp};
+use crate::manage_people::{self, EditStep, References, act, lost_name};
+use crate::module::{naming_roles, of_branches};
 use crate::{
-    Author, EditRefusal, ManagePeople, NewUser, NumberPage, Order, PeopleEdit, PeopleKind, PeoplePage, PeopleRow, Recorder, StoreError,
-    StoreFuture, canonical_phone,
+    Author, EditRefusal, ManagePeople, Modules, NewUser, NumberPage, Order, PeopleEdit, PeopleKind, PeoplePage, PeopleRow, Recorder,
+    StoreError, StoreFuture, Uses, canonical_phone,
 };
 
 const BRANCH_JSON: &str = "json_object('id', id, 'name', name, 'time_zone', time_zone)";
@@ -44,8 +45,8 @@ impl ManagePeople for SqliteStore {
         by: Author,
         now: Timestamp,
     ) -> StoreFuture<'_, Result<PeopleRow, EditRefusal>> {
-        let recorder = self.recorder.clone();
-        Box::pin(self.about_people(move |c| carry_out(c, &recorder, tenant_id, kind, &edit, &by, now)))
+        let edit = Editing { tenant_id, kind, edit, by, now, recorder: self.recorder.clone(), modules: self.modules };
+        Box::pin(self.about_people(move |c| edit.run(c)))
     }
 
     fn active_users(&self, users: Vec<(Uuid, i64)>) -> StoreFuture<'_, Vec<(Uuid, i64)>> {
@@ -88,63 +89,108 @@ fn load(c: &Connection, tenant: &Id, kind: PeopleKind, id: i64) -> Result<Option
 
 fn next_id(c: &Connection, tenant: &Id, kind: PeopleKind) -> Result<Option<i64>, StoreError> {
     let mut statement = c.prepare_cached(&format!("SELECT coalesce(max(id), 0) FROM {} WHERE tenant_id = ?1", source(kind).1))?;
-    Ok(first(&mut statement, params![tenant], |columns| columns.int())?.unwrap_or(0).max(0).checked_add(1))
+    Ok(manage_people::next_id(first(&mut statement, params![tenant], |columns| columns.int())?))
 }
 
-fn carry_out(
-    c: &Connection,
-    recorder: &Recorder,
+struct Editing {
     tenant_id: Uuid,
     kind: PeopleKind,
-    edit: &PeopleEdit,
-    by: &Author,
+    edit: PeopleEdit,
+    by: Author,
     now: Timestamp,
-) -> Result<Result<PeopleRow, EditRefusal>, StoreError> {
-    let tenant = Id::from(tenant_id);
-    let id = match edit.id() {
-        Ok(Some(id)) => id,
-        Ok(None) => match next_id(c, &tenant, kind)? {
-            Some(id) => id,
-            None => return Ok(Err(EditRefusal::no_free_id())),
-        },
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    let (row, act) = match edit.step(kind, id, load(c, &tenant, kind, id)?)? {
-        EditStep::Refuse(refusal) => return Ok(Err(refusal)),
-        EditStep::Keep(row) => return Ok(Ok(row)),
-        EditStep::Remove(row) => {
-            let users = users_of(c, &tenant, &row)?;
-            if users > 0 {
-                return Ok(Err(EditRefusal::InUse { users }));
-            }
-            let sql = format!("DELETE FROM {} WHERE tenant_id = ?1 AND id = ?2", source(kind).1);
-            c.prepare_cached(&sql)?.execute(params![tenant, id])?;
-            let act = act(Some(&row), None)?;
-            (row, act)
-        }
-        EditStep::Write { before, after } => {
-            if let Err(refusal) = references(c, &tenant, &after)?.check(&after) {
-                return Ok(Err(refusal));
-            }
-            write(c, &tenant, before.as_deref(), &after)?;
-            let act = act(before.as_deref(), Some(&after))?;
-            (after, act)
-        }
-    };
-    record(c, recorder, tenant_id, by, &[act], now)?;
-    Ok(Ok(row))
+    recorder: Recorder,
+    modules: Modules,
 }
 
-/// How many users have the role or branch.
-fn users_of(c: &Connection, tenant: &Id, row: &PeopleRow) -> Result<i64, StoreError> {
-    let sql = match row {
-        PeopleRow::Role(_) => "SELECT count(*) FROM user_roles WHERE tenant_id = ?1 AND role_id = ?2",
-        PeopleRow::Branch(_) | PeopleRow::User(_) => "SELECT count(*) FROM users WHERE tenant_id = ?1 AND branch_id = ?2",
-    };
-    Ok(first(&mut *c.prepare_cached(sql)?, params![tenant, row.id()], |columns| columns.int())?.unwrap_or(0))
+impl Editing {
+    fn run(&self, c: &Connection) -> Result<Result<PeopleRow, EditRefusal>, StoreError> {
+        let Self { tenant_id, kind, edit, .. } = self;
+        let (tenant, kind) = (Id::from(*tenant_id), *kind);
+        let id = match edit.id() {
+            Ok(Some(id)) => id,
+            Ok(None) => match next_id(c, &tenant, kind)? {
+                Some(id) => id,
+                None => return Ok(Err(EditRefusal::no_free_id())),
+            },
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let (row, act) = match edit.step(kind, id, load(c, &tenant, kind, id)?)? {
+            EditStep::Refuse(refusal) => return Ok(Err(refusal)),
+            EditStep::Keep(row) => return Ok(Ok(row)),
+            EditStep::Remove(row) => {
+                let name = match &row {
+                    PeopleRow::Role(role) => Some(role.name.as_str()),
+                    PeopleRow::Branch(_) | PeopleRow::User(_) => None,
+                };
+                if let Err(refusal) = self.uses(c, &tenant, id, name, true)?.check() {
+                    return Ok(Err(refusal));
+                }
+                let sql = format!("DELETE FROM {} WHERE tenant_id = ?1 AND id = ?2", source(kind).1);
+                c.prepare_cached(&sql)?.execute(params![tenant, id])?;
+                let act = act(Some(&row), None)?;
+                (row, act)
+            }
+            EditStep::Write { before, after } => {
+                if let Some(name) = lost_name(before.as_deref(), &after)
+                    && let Err(refusal) = self.uses(c, &tenant, id, Some(name), false)?.check()
+                {
+                    return Ok(Err(refusal));
+                }
+                if let Err(refusal) = references(c, &tenant, &after)?.check(&after) {
+                    return Ok(Err(refusal));
+                }
+                write(c, &tenant, before.as_deref(), &after)?;
+                let act = act(before.as_deref(), Some(&after))?;
+                (after, act)
+            }
+        };
+        record(c, &self.recorder, *tenant_id, &self.by, &[act], self.now)?;
+        Ok(Ok(row))
+    }
+
+    /// What names the role or branch; `with_users`: also the users whose row has the role.
+    fn uses(&self, c: &Connection, tenant: &Id, id: i64, role: Option<&str>, with_users: bool) -> Result<Uses, StoreError> {
+        let any = |table: &str, condition: &str| format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE tenant_id = ?1 AND {condition})");
+        let of_modules: Vec<(&str, String)> = match role {
+            Some(_) => naming_roles(self.modules)
+                .map(|(table, column)| (table, any(table, &format!("?3 IN (SELECT value FROM json_each({column}))"))))
+                .collect(),
+            None => of_branches(self.modules).map(|(table, column)| (table, any(table, &format!("{column} = ?2")))).collect(),
+        };
+        let users = match role {
+            Some(name) => {
+                let values = params![tenant, id, name, Stamp::from(self.now), with_users];
+                first(&mut *c.prepare_cached(USERS_OF_ROLE)?, values, |columns| columns.int())?
+            }
+            None => first(&mut *c.prepare_cached(USERS_OF_BRANCH)?, params![tenant, id], |columns| columns.int())?,
+        };
+        let mut tables = Vec::new();
+        for (table, sql) in of_modules {
+            let mut statement = c.prepare(&sql)?;
+            let found = match role {
+                Some(name) => first(&mut statement, params![tenant, id, name], |columns| columns.flag())?,
+                None => first(&mut statement, params![tenant, id], |columns| columns.flag())?,
+            };
+            if found == Some(true) && tables.last() != Some(&table) {
+                tables.push(table);
+            }
+        }
+        Ok(Uses { users: users.unwrap_or(0), tables })
+    }
 }
+
+const USERS_OF_BRANCH: &str = "SELECT count(*) FROM users WHERE tenant_id = ?1 AND branch_id = ?2";
+/// ?2 the role, ?3 its name, ?4 now, ?5 whether stored roles count beside those of valid tokens.
+const USERS_OF_ROLE: &str = "SELECT count(*) FROM users WHERE tenant_id = ?1 AND (
+      ?5 AND id IN (SELECT user_id FROM user_roles WHERE tenant_id = ?1 AND role_id = ?2)
+      OR token_roles_until > ?4 AND ?3 IN (SELECT value FROM json_each(token_roles, '$.names')))";
 
 fn references(c: &Connection, tenant: &Id, row: &PeopleRow) -> Result<References, StoreError> {
+    if let PeopleRow::Role(role) = row {
+        let mut other = c.prepare_cached("SELECT id FROM roles WHERE tenant_id = ?1 AND name = ?2 AND id <> ?3 ORDER BY id LIMIT 1")?;
+        let name_of = first(&mut other, params![tenant, role.name, role.id], |columns| columns.int())?;
+        return Ok(References { name_of, ..References::default() });
+    }
     let PeopleRow::User(user) = row else { return Ok(References::default()) };
     let mut branch = c.prepare_cached("SELECT id FROM branches WHERE tenant_id = ?1 AND id = ?2")?;
     let mut roles = c.prepare_cached("SELECT id FROM roles WHERE tenant_id = ?1 AND id IN (SELECT value FROM json_each(?2))")?;
@@ -154,6 +200,7 @@ fn references(c: &Connection, tenant: &Id, row: &PeopleRow) -> Result<References
         branch: first(&mut branch, params![tenant, user.branch_id], |columns| columns.int())?.is_some(),
         roles: all(&mut roles, params![tenant, role_ids], |columns| columns.int())?.into_iter().collect(),
         external_id_of: first(&mut other, params![tenant, user.external_id, user.id], |columns| columns.int())?,
+        name_of: None,
     })
 }
 
@@ -194,7 +241,7 @@ fn write_user(c: &Connection, tenant: &Id, user: &NewUser, other_roles: bool) ->
         user.time_zone,
         user.branch_id,
         user.phone.as_deref().and_then(canonical_phone),
-        user.active,
+        user.is_active(),
     ])?;
     if other_roles {
         let sql = "UPDATE users SET token_roles = NULL, token_roles_until = NULL WHERE tenant_id = ?1 AND id = ?2";

@@ -10,7 +10,7 @@ use super::SqliteStore;
 use super::audit::record;
 use super::people_write as write;
 use super::records::List;
-use super::row::{self, all, first, person_address, tenant, user};
+use super::row::{self, Columns, all, first, person_address, tenant, user};
 use super::text::{Id, Stamp};
 use crate::audit::{created, revoked};
 use crate::{
@@ -18,10 +18,11 @@ use crate::{
     canonical_phone,
 };
 
-const BY_CHANNEL_ID: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id FROM users
-    WHERE tenant_id = ?1 AND whatsapp_user_id = ?2 AND active ORDER BY id";
-const BY_PHONE: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id FROM users
-    WHERE tenant_id = ?1 AND phone_key = ?2 AND active ORDER BY id";
+const BY_CHANNEL_ID: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id, active FROM users INDEXED BY users_by_whatsapp
+    WHERE tenant_id = ?1 AND whatsapp_user_id = ?2 ORDER BY id";
+/// ?3 is the id of a channel: a user with another one is another person.
+const BY_PHONE: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id, active FROM users INDEXED BY users_by_phone
+    WHERE tenant_id = ?1 AND phone_key = ?2 AND (?3 IS NULL OR whatsapp_user_id IS NULL) ORDER BY id";
 const BY_ROLES: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id FROM users WHERE tenant_id = ?1 AND active AND id IN (
       SELECT held_roles.user_id FROM held_roles JOIN roles ON roles.tenant_id = held_roles.tenant_id AND roles.id = held_roles.role_id
       WHERE held_roles.tenant_id = ?1 AND since <= ?3 AND ?3 < until AND roles.name IN (SELECT value FROM json_each(?2)))
@@ -80,15 +81,16 @@ impl People for SqliteStore {
         phone: Option<String>,
     ) -> StoreFuture<'_, Vec<PersonAddress>> {
         Box::pin(self.readers.look_up(move |c| {
-            let tenant = Id::from(tenant_id);
-            let found = match channel_user_id {
-                Some(id) => all(&mut *c.prepare_cached(BY_CHANNEL_ID)?, params![tenant, id], person_address)?,
+            let (tenant, with_active) = (Id::from(tenant_id), |c: &mut Columns<'_>| Ok((person_address(c)?, c.flag()?)));
+            let mut found = match &channel_user_id {
+                Some(id) => all(&mut *c.prepare_cached(BY_CHANNEL_ID)?, params![tenant, id], with_active)?,
                 None => Vec::new(),
             };
-            match phone.as_deref().and_then(canonical_phone).filter(|_| found.is_empty()) {
-                Some(key) => all(&mut *c.prepare_cached(BY_PHONE)?, params![tenant, key], person_address),
-                None => Ok(found),
+            if let Some(key) = phone.as_deref().and_then(canonical_phone).filter(|_| found.is_empty()) {
+                found = all(&mut *c.prepare_cached(BY_PHONE)?, params![tenant, key, channel_user_id], with_active)?;
             }
+            let all_active = found.iter().all(|(_, active)| *active);
+            Ok(if all_active { found.into_iter().map(|(person, _)| person).collect() } else { Vec::new() })
         }))
     }
 

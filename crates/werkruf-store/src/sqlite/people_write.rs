@@ -124,11 +124,11 @@ pub(super) fn put_role(c: &Connection, tenant: &Id, role: &RoleWithPermissions) 
 fn put_user(c: &Connection, tenant: &Id, person: &NewUser) -> Result<(), StoreError> {
     c.prepare_cached(
         "INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone,
-           branch_id, phone_key) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+           branch_id, phone_key, active) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, coalesce(?13, true))
          ON CONFLICT (tenant_id, id) DO UPDATE SET first_name = excluded.first_name, last_name = excluded.last_name,
            email = excluded.email, phone = excluded.phone, whatsapp_user_id = excluded.whatsapp_user_id,
            external_id = excluded.external_id, locale = excluded.locale, time_zone = excluded.time_zone, branch_id = excluded.branch_id,
-           token_roles = NULL, token_roles_until = NULL, phone_key = excluded.phone_key, active = 1",
+           token_roles = NULL, token_roles_until = NULL, phone_key = excluded.phone_key, active = coalesce(?13, active)",
     )?
     .execute(params![
         tenant,
@@ -143,6 +143,7 @@ fn put_user(c: &Connection, tenant: &Id, person: &NewUser) -> Result<(), StoreEr
         person.time_zone,
         person.branch_id,
         person.phone.as_deref().and_then(canonical_phone),
+        person.active,
     ])?;
     c.prepare_cached("DELETE FROM user_roles WHERE tenant_id = ?1 AND user_id = ?2")?.execute(params![tenant, person.id])?;
     for role_id in &person.role_ids {

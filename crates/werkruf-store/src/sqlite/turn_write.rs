@@ -218,7 +218,7 @@ fn end_call(c: &Connection, context: &WriteContext<'_>, end: &CallEnd) -> Result
     let ended = c
         .prepare_cached(
             "UPDATE tool_calls SET status = ?4, response = ?5, meta = ?6, error = ?7, error_type = ?8, error_code = ?9,
-               error_detail = ?10, cache_hit = ?11, finished_at = ?12, updated_at = ?13
+               error_detail = ?10, cache_hit = ?11, finished_at = ?12, updated_at = ?13, permission = coalesce(?14, permission)
              WHERE tenant_id = ?1 AND id = ?2 AND turn_id = ?3 AND status IN ('queued', 'running')",
         )?
         .execute(params![
@@ -235,6 +235,7 @@ fn end_call(c: &Connection, context: &WriteContext<'_>, end: &CallEnd) -> Result
             end.cache_hit,
             Stamp::from(end.finished_at),
             context.now,
+            end.permission,
         ])?;
     exactly_one(ended, end.id)
 }

@@ -52,6 +52,7 @@ pub(crate) async fn a_user_is_found_by_the_id_of_the_channel_or_by_phone<S: Stor
     }
     assert_eq!(found(&world, Some("AR.1"), Some("34600111222")).await, [1], "the id of the channel counts first");
     assert_eq!(found(&world, Some("AR.2"), Some("34600111222")).await, [4, 5], "an id that nobody has");
+    assert_eq!(found(&world, Some("AR.2"), Some("541112345678")).await, Vec::<i64>::new(), "the user with the phone has another id");
     assert_eq!(found(&world, None, None).await, Vec::<i64>::new());
     let person = world.store.users_by_address(world.tenant, Some("AR.1".to_owned()), None).await.unwrap();
     let (phone, whatsapp_user_id) = (Some("+54 9 11 1234-5678".to_owned()), Some("AR.1".to_owned()));
@@ -61,6 +62,22 @@ pub(crate) async fn a_user_is_found_by_the_id_of_the_channel_or_by_phone<S: Stor
     import(&world, json!([user(4, Some("+34 600 111 333"), None, 1, &[1]), user(5, None, None, 1, &[1])])).await;
     assert_eq!(found(&world, None, Some("34600111222")).await, Vec::<i64>::new(), "the key follows the phone");
     assert_eq!(found(&world, None, Some("34600111333")).await, [4]);
+}
+
+/// A phone goes to another person, and an id of a channel stays with the one who left.
+pub(crate) async fn the_address_of_a_user_who_is_not_active_is_nobodys<S: Store>(world: World<S>) {
+    world.store.ensure_tenant(world.tenant, "demo".to_owned(), world.now).await.unwrap();
+    let mut left = user(1, Some("+34 600 111 222"), Some("ES.1"), 1, &[1]);
+    left["active"] = json!(false);
+    let users = [left.clone(), user(2, Some("+34 600 111 222"), None, 2, &[1]), user(3, Some("+34 600 111 333"), None, 1, &[1])];
+    import(&world, json!(users)).await;
+    let (phone, nobody) = (Some("34600111222"), Vec::<i64>::new());
+    assert_eq!(found(&world, Some("ES.1"), Some("34600111333")).await, nobody, "the phone of another user does not help");
+    assert_eq!(found(&world, None, phone).await, nobody, "either of the two");
+    assert_eq!(found(&world, Some("ES.2"), phone).await, [2], "the one who left has another id");
+    left["phone"] = Value::Null;
+    import(&world, json!([left])).await;
+    assert_eq!(found(&world, None, phone).await, [2]);
 }
 
 pub(crate) async fn users_are_found_by_the_roles_they_have_now<S: Store>(world: World<S>) {

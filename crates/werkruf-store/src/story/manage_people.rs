@@ -6,9 +6,9 @@ use futures_util::future::join_all;
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::{Store, World};
+use super::{Notes, Store, World};
 use crate::import::parse_batch;
-use crate::{Author, EditRefusal, NumberPage, Order, PeopleEdit, PeopleKind, TokenRoles};
+use crate::{Author, EditRefusal, MAX_PERSON_ID, NumberPage, Order, PeopleEdit, PeopleKind, TokenRoles, Uses};
 use PeopleKind::{Branch, Role, User};
 
 type Edited = Result<Value, EditRefusal>;
@@ -113,8 +113,11 @@ pub(crate) async fn an_edit_with_faults_changes_nothing<S: Store>(world: World<S
     assert_eq!(delete(&world, User, 9).await, Err(EditRefusal::Unknown));
     assert_eq!(change(&world, User, 1, json!({"first_name": "Ana"})).await.map(|row| row["id"].clone()), Ok(json!(1)), "no change");
     assert_eq!(entries().await, before);
-    let largest = json!({"id": i64::MAX, "name": "last", "time_zone": "UTC"});
-    create(&world, Branch, largest).await.unwrap();
+    assert_eq!(paths(change(&world, User, 1, json!({"active": null})).await), ["/active"]);
+    assert_eq!(paths(change(&world, User, 1, json!({"phone": "0171 2345678"})).await), ["/phone"], "without the country code");
+    let branch = |id: i64| json!({"id": id, "name": "last", "time_zone": "UTC"});
+    assert_eq!(paths(create(&world, Branch, branch(MAX_PERSON_ID + 1)).await), ["/id"]);
+    create(&world, Branch, branch(MAX_PERSON_ID)).await.unwrap();
     assert_eq!(paths(create(&world, Branch, json!({"name": "next", "time_zone": "UTC"})).await), ["/id"]);
 }
 
@@ -148,21 +151,71 @@ pub(crate) async fn a_deactivated_user_is_unknown_until_activated<S: Store>(worl
     assert_eq!(roles().await, 0, "other roles");
 
     delete(&world, User, 1).await.unwrap();
-    let user = json!({"id": 1, "first_name": "Ana", "last_name": "Ruiz", "locale": "es-ES", "role_ids": []});
-    let file = parse_batch(&json!({"tenant": "demo", "users": [user]}).to_string(), &[], |_| true).unwrap();
-    world.store.import(file, world.tenant, world.now).await.unwrap().unwrap();
-    assert!(known().await.0, "an import activates");
-    let last = world.store.audit_entries(world.tenant, 0, 100).await.unwrap().pop().unwrap();
-    let active = |text: Option<String>| serde_json::from_str::<Value>(&text.unwrap()).unwrap()["active"].clone();
-    assert_eq!((last.action.as_str(), active(last.before), active(last.after)), ("person.put", json!(false), json!(true)));
+    let mut user = json!({"id": 1, "first_name": "Ana", "last_name": "Ruiz", "locale": "es-ES", "role_ids": []});
+    let import = async |user: &Value| {
+        let new = json!({"id": 2, "first_name": "B", "last_name": "", "locale": "de"});
+        let file = parse_batch(&json!({"tenant": "demo", "users": [user, new]}).to_string(), &[], |_| true).unwrap();
+        world.store.import(file, world.tenant, world.now).await.unwrap().unwrap();
+        let entries = world.store.audit_entries(world.tenant, 0, 100).await.unwrap();
+        let last = entries.into_iter().rfind(|entry| entry.action == "person.put" && entry.subject == "1").unwrap();
+        let active = |text: Option<String>| serde_json::from_str::<Value>(&text.unwrap()).unwrap()["active"].clone();
+        (active(last.before), active(last.after))
+    };
+    assert_eq!(import(&user).await, (json!(false), json!(false)));
+    assert!(!known().await.0 && world.store.principal(world.tenant, "2".to_owned()).await.unwrap().is_some(), "a new user is active");
+    user["active"] = json!(true);
+    assert_eq!(import(&user).await, (json!(false), json!(true)));
+    assert!(known().await.0, "the row says so");
+    user["active"] = json!(false);
+    assert_eq!(import(&user).await, (json!(true), json!(false)));
+    assert!(!known().await.0);
+    user["active"] = Value::Null;
+    assert!(parse_batch(&json!({"tenant": "demo", "users": [user]}).to_string(), &[], |_| true).is_err(), "neither true nor false");
+}
+
+fn in_use(users: i64, tables: &[&'static str]) -> Edited {
+    Err(EditRefusal::InUse(Uses { users, tables: tables.to_vec() }))
+}
+
+pub(crate) async fn a_role_or_branch_that_rows_of_a_module_name_stays<S: Store + Notes>(world: World<S>) {
+    office(&world).await;
+    create(&world, Branch, json!({"name": "Lima", "time_zone": "America/Lima"})).await.unwrap();
+    change(&world, User, 1, json!({"role_ids": []})).await.unwrap();
+    world.store.put_note_of(world.tenant, 1, Some(2), r#"["lead", "boss"]"#).await;
+    world.store.put_note_of(world.id(), 1, Some(1), r#"["employee"]"#).await;
+    assert_eq!(delete(&world, Branch, 2).await, in_use(0, &["notes"]));
+    assert_eq!(delete(&world, Role, 2).await, in_use(0, &["notes"]));
+    assert_eq!(change(&world, Role, 2, json!({"name": "head"})).await, in_use(0, &["notes"]), "by its name");
+    assert_eq!(change(&world, Role, 2, json!({"permissions": [right("all")]})).await.unwrap()["name"], "lead");
+    assert_eq!(delete(&world, Role, 1).await.unwrap()["name"], "employee", "rows of another tenant");
+    world.store.delete_notes().await;
+    assert_eq!(delete(&world, Branch, 2).await.unwrap()["name"], "Lima");
+    assert_eq!(change(&world, Role, 2, json!({"name": "head"})).await.unwrap()["name"], "head");
+}
+
+pub(crate) async fn a_role_that_a_valid_token_names_stays<S: Store>(world: World<S>) {
+    office(&world).await;
+    change(&world, User, 1, json!({"role_ids": [1]})).await.unwrap();
+    let token = async |until| {
+        let token = TokenRoles { names: vec!["lead".to_owned()], only: false, until };
+        world.store.put_token_roles(world.tenant, 1, Some(token)).await.unwrap();
+    };
+    token(world.now + SignedDuration::from_hours(1)).await;
+    assert_eq!(delete(&world, Role, 2).await, in_use(1, &[]));
+    assert_eq!(change(&world, Role, 2, json!({"name": "head"})).await, in_use(1, &[]));
+    assert_eq!(change(&world, Role, 1, json!({"name": "staff"})).await.unwrap()["name"], "staff", "a stored role has an id");
+    assert_eq!(create(&world, Role, json!({"name": "staff"})).await, Err(EditRefusal::NameTaken(1)));
+    assert_eq!(change(&world, Role, 1, json!({"name": "lead"})).await, Err(EditRefusal::NameTaken(2)));
+    token(world.now).await;
+    assert_eq!(delete(&world, Role, 2).await.unwrap()["name"], "lead", "the token has expired");
 }
 
 pub(crate) async fn a_role_or_branch_in_use_is_not_deleted<S: Store>(world: World<S>) {
     office(&world).await;
     create(&world, User, json!({"first_name": "B", "last_name": "", "locale": "de", "role_ids": [2]})).await.unwrap();
     delete(&world, User, 2).await.unwrap();
-    assert_eq!(delete(&world, Role, 2).await, Err(EditRefusal::InUse { users: 2 }), "users who are not active count");
-    assert_eq!(delete(&world, Branch, 1).await, Err(EditRefusal::InUse { users: 1 }));
+    assert_eq!(delete(&world, Role, 2).await, in_use(2, &[]), "users who are not active count");
+    assert_eq!(delete(&world, Branch, 1).await, in_use(1, &[]));
     change(&world, User, 1, json!({"role_ids": [1], "branch_id": null})).await.unwrap();
     change(&world, User, 2, json!({"role_ids": []})).await.unwrap();
     assert_eq!(delete(&world, Role, 2).await.unwrap()["name"], "lead");

@@ -16,6 +16,8 @@ const NOTES: &ModuleSchema = &ModuleSchema {
     tables: &[
         ModuleTable {
             columns_only_on_postgres: &["letters"],
+            branch: Some("branch_id"),
+            roles: &["readers"],
             expires: Some("expires_at"),
             ..ModuleTable::new("notes", OnErase::DeleteRowsOf { person: "user_id" })
         },
@@ -25,13 +27,13 @@ const NOTES: &ModuleSchema = &ModuleSchema {
     import: None,
     sqlite: &[Migration::first(
         "CREATE TABLE notes (tenant_id TEXT NOT NULL, id INTEGER NOT NULL, user_id INTEGER NOT NULL, body TEXT NOT NULL, expires_at TEXT,
-           PRIMARY KEY (tenant_id, id)) STRICT;
+           branch_id INTEGER, readers TEXT, PRIMARY KEY (tenant_id, id)) STRICT;
          CREATE TABLE note_labels (tenant_id TEXT NOT NULL, label TEXT NOT NULL, PRIMARY KEY (tenant_id, label)) STRICT;",
     )],
     postgres: PostgresSchema {
         migrations: &[Migration::first(
             "CREATE TABLE notes (tenant_id uuid NOT NULL, id bigint NOT NULL, user_id bigint NOT NULL, body text NOT NULL,
-               expires_at timestamptz, letters bigint, PRIMARY KEY (tenant_id, id));
+               expires_at timestamptz, letters bigint, branch_id bigint, readers json, PRIMARY KEY (tenant_id, id));
              CREATE TABLE note_labels (tenant_id uuid NOT NULL, label text NOT NULL, PRIMARY KEY (tenant_id, label));
              CREATE TABLE note_claims (note bigint NOT NULL PRIMARY KEY);",
         )],
@@ -51,6 +53,9 @@ pub(crate) type Note = (i64, i64, Option<Timestamp>);
 /// The rows of the module, read and written as its own code would.
 pub(crate) trait Notes {
     async fn put_notes(&self, tenant: Uuid, notes: &[Note]);
+    /// A note of a branch that users with these roles may read.
+    async fn put_note_of(&self, tenant: Uuid, id: i64, branch: Option<i64>, readers: &str);
+    async fn delete_notes(&self);
     /// The ids of all notes, in order.
     async fn note_ids(&self) -> Vec<i64>;
 }
@@ -61,12 +66,26 @@ impl Notes for SqliteStore {
         let writing = self.write_rows(move |c| {
             for (id, user, expires) in notes {
                 let values = params![Id::from(tenant), id, user, stamp_or_null(expires)];
-                c.execute("INSERT INTO notes VALUES (?1, ?2, ?3, 'NOTE', ?4)", values)?;
+                c.execute("INSERT INTO notes (tenant_id, id, user_id, body, expires_at) VALUES (?1, ?2, ?3, 'NOTE', ?4)", values)?;
             }
             c.execute("INSERT INTO note_labels VALUES (?1, 'LABEL') ON CONFLICT DO NOTHING", params![Id::from(tenant)])?;
             Ok(())
         });
         writing.await.unwrap();
+    }
+
+    async fn put_note_of(&self, tenant: Uuid, id: i64, branch: Option<i64>, readers: &str) {
+        let readers = readers.to_owned();
+        let writing = self.write_rows(move |c| {
+            let sql = "INSERT INTO notes (tenant_id, id, user_id, body, branch_id, readers) VALUES (?1, ?2, 1, 'NOTE', ?3, ?4)";
+            c.execute(sql, params![Id::from(tenant), id, branch, readers])?;
+            Ok(())
+        });
+        writing.await.unwrap();
+    }
+
+    async fn delete_notes(&self) {
+        self.write_rows(|c| Ok(c.execute("DELETE FROM notes", [])?)).await.unwrap();
     }
 
     async fn note_ids(&self) -> Vec<i64> {
@@ -82,6 +101,15 @@ impl Notes for PostgresStore {
             let expires = ms_or_null(*expires);
             self.query(DbRole::Tenant(tenant), sql, &[p(&tenant), p(id), p(user), p(&expires)]).await.unwrap();
         }
+    }
+
+    async fn put_note_of(&self, tenant: Uuid, id: i64, branch: Option<i64>, readers: &str) {
+        let sql = "INSERT INTO notes (tenant_id, id, user_id, body, branch_id, readers) VALUES ($1, $2, 1, 'NOTE', $3, $4::text::json)";
+        self.query(DbRole::Tenant(tenant), sql, &[p(&tenant), p(&id), p(&branch), p(&readers)]).await.unwrap();
+    }
+
+    async fn delete_notes(&self) {
+        self.query(DbRole::System, "DELETE FROM notes", &[]).await.unwrap();
     }
 
     async fn note_ids(&self) -> Vec<i64> {

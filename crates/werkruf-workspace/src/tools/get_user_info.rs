@@ -4,7 +4,7 @@ use crate::store::{PersonRow, Target};
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{Access, ErrorCode, Failure, Invocation, Need, Reply, Scope, Texts, Tool, ToolSpec};
+use werkruf_contract::{Access, ErrorCode, Failure, Invocation, Need, NeedForOthers, Reply, Scope, Texts, Tool, ToolSpec};
 
 use super::access::{OwnerFilter, WorkspaceAccess, denied, failed, spec};
 use super::phrase::Phrase;
@@ -40,7 +40,7 @@ impl Tool for GetPerson {
     fn spec(&self) -> ToolSpec {
         let mut spec = spec("get_user_info", "Looks up a user: name, email, branch and roles. Without userId the person who asks.", None);
         // The caller's own profile needs no permission.
-        spec.permission_for_others = Some(other_profiles());
+        spec.permission_for_others = Some(NeedForOthers { need: other_profiles(), argument: "userId" });
         spec
     }
 

@@ -43,6 +43,7 @@ mod outbox;
 mod page;
 mod people;
 mod people_may;
+mod people_schemas;
 pub(crate) mod policy;
 pub(crate) mod properties;
 mod reload;

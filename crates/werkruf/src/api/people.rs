@@ -12,14 +12,19 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_store::{EditRefusal, NumberPage, PeopleEdit, PeopleKind, PeopleRow};
+use werkruf_store::{EditRefusal, NumberPage, PeopleEdit, PeopleKind, PeopleRow, Uses};
 
 use super::ApiState;
 use super::body::{self, Params, PathParam, RequestBody};
 use super::erasure::resolve_user_id;
 use super::error::ApiError;
 use super::page;
+use super::people_schemas::{
+    BranchChangeSchema, BranchSchema, NewBranchSchema, NewRoleSchema, NewUserSchema, PermissionSchema, RoleChangeSchema, RoleSchema,
+    UserChangeSchema, UserSchema,
+};
 use super::policy::{ApiCaller, Policy};
+use crate::config::UnknownUsers;
 use crate::identity::Identity;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
@@ -32,62 +37,6 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         .routes(Policy::Admin.on(routes!(put_role_permissions)))
         .routes(Policy::Admin.on(routes!(list_branches, create_branch)))
         .routes(Policy::Admin.on(routes!(get_branch, change_branch, delete_branch)))
-}
-
-/// A user. Where it is sent, `id` and every field with `?` in an import file may be missing; in a PATCH every field may be.
-#[derive(ToSchema)]
-#[schema(as = User)]
-#[expect(dead_code, reason = "only for the OpenAPI schema; the store reads the fields itself, to report the path of each error")]
-struct UserSchema {
-    id: i64,
-    first_name: String,
-    last_name: String,
-    email: Option<String>,
-    phone: Option<String>,
-    whatsapp_user_id: Option<String>,
-    /// The `sub` of the user's tokens.
-    external_id: Option<String>,
-    /// A language tag such as `de-DE`.
-    locale: String,
-    time_zone: Option<String>,
-    branch_id: Option<i64>,
-    role_ids: Vec<i64>,
-    /// A user who is not active is treated as unknown.
-    active: bool,
-}
-
-/// A permission of a role.
-#[derive(ToSchema)]
-#[schema(as = Permission)]
-#[expect(dead_code, reason = "only for the OpenAPI schema")]
-struct PermissionSchema {
-    entity: String,
-    entity_type: String,
-    /// `read`, `write` or `both`.
-    access: String,
-    /// `own`, `branch` or `all`.
-    scope: String,
-}
-
-/// A role with its permissions.
-#[derive(ToSchema)]
-#[schema(as = Role)]
-#[expect(dead_code, reason = "only for the OpenAPI schema")]
-struct RoleSchema {
-    id: i64,
-    name: String,
-    permissions: Vec<PermissionSchema>,
-}
-
-/// A branch.
-#[derive(ToSchema)]
-#[schema(as = Branch)]
-#[expect(dead_code, reason = "only for the OpenAPI schema")]
-struct BranchSchema {
-    id: i64,
-    name: String,
-    /// Such as `Europe/Madrid`.
-    time_zone: String,
 }
 
 /// All roles of a user.
@@ -153,7 +102,7 @@ async fn list_users(caller: ApiCaller, Params(query): Params<NumberQuery>) -> Re
 }
 
 /// Makes a user. Without an id the user gets the next free one.
-#[utoipa::path(post, path = "/api/people/users", operation_id = "create_user", tag = "people", request_body = UserSchema,
+#[utoipa::path(post, path = "/api/people/users", operation_id = "create_user", tag = "people", request_body = NewUserSchema,
     responses((status = 201, body = UserSchema), (status = 409, body = ref("#/components/schemas/Error"), description = "`id_taken`"),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn create_user(caller: ApiCaller, body: RequestBody) -> Result<Response, ApiError> {
@@ -171,7 +120,7 @@ async fn get_user(caller: ApiCaller, PathParam(id): PathParam) -> Result<Json<Pe
 
 /// Changes a user: fields that are not named stay. `active: true` brings a deactivated user back.
 #[utoipa::path(patch, path = "/api/people/users/{id}", operation_id = "change_user", tag = "people", params(("id" = String, Path)),
-    request_body = UserSchema, responses((status = 200, body = UserSchema), (status = 404, body = ref("#/components/schemas/Error")),
+    request_body = UserChangeSchema, responses((status = 200, body = UserSchema), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn change_user(caller: ApiCaller, PathParam(id): PathParam, body: RequestBody) -> Result<Json<PeopleRow>, ApiError> {
     let id = user_number(&caller, id).await?;
@@ -209,8 +158,8 @@ async fn list_roles(caller: ApiCaller, Params(query): Params<NumberQuery>) -> Re
 }
 
 /// Makes a role.
-#[utoipa::path(post, path = "/api/people/roles", operation_id = "create_role", tag = "people", request_body = RoleSchema,
-    responses((status = 201, body = RoleSchema), (status = 409, body = ref("#/components/schemas/Error"), description = "`id_taken`"),
+#[utoipa::path(post, path = "/api/people/roles", operation_id = "create_role", tag = "people", request_body = NewRoleSchema,
+    responses((status = 201, body = RoleSchema), (status = 409, body = ref("#/components/schemas/Error"), description = "`id_taken` or `name_taken`"),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn create_role(caller: ApiCaller, body: RequestBody) -> Result<Response, ApiError> {
     create(&caller, PeopleKind::Role, body).await
@@ -225,13 +174,14 @@ async fn get_role(caller: ApiCaller, PathParam(id): PathParam) -> Result<Json<Pe
 
 /// Changes a role: fields that are not named stay.
 #[utoipa::path(patch, path = "/api/people/roles/{id}", operation_id = "change_role", tag = "people", params(("id" = i64, Path)),
-    request_body = RoleSchema, responses((status = 200, body = RoleSchema), (status = 404, body = ref("#/components/schemas/Error")),
+    request_body = RoleChangeSchema, responses((status = 200, body = RoleSchema), (status = 404, body = ref("#/components/schemas/Error")),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "`in_use` or `name_taken`"),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn change_role(caller: ApiCaller, PathParam(id): PathParam, body: RequestBody) -> Result<Json<PeopleRow>, ApiError> {
     change(&caller, PeopleKind::Role, number(PeopleKind::Role, &id)?, body).await
 }
 
-/// Deletes a role that no user has.
+/// Deletes a role that nobody has and nothing names.
 #[utoipa::path(delete, path = "/api/people/roles/{id}", operation_id = "delete_role", tag = "people", params(("id" = i64, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`in_use`")))]
@@ -250,7 +200,8 @@ async fn put_role_permissions(caller: ApiCaller, PathParam(id): PathParam, body:
     raw.reserve_all_values()?;
     let list = serde_json::from_slice(&raw).map_err(|error| ApiError::invalid(format!("The body is not JSON: {error}.")))?;
     let fields = list_field("permissions", list, "")?;
-    edit(&caller, PeopleKind::Role, PeopleEdit::Change { id, fields }).await.map(Json)
+    // The body is the list itself, and so are the paths of its faults.
+    edit_with_paths(&caller, PeopleKind::Role, PeopleEdit::Change { id, fields }, "/permissions").await.map(Json)
 }
 
 /// The branches of the tenant.
@@ -262,7 +213,7 @@ async fn list_branches(caller: ApiCaller, Params(query): Params<NumberQuery>) ->
 }
 
 /// Makes a branch.
-#[utoipa::path(post, path = "/api/people/branches", operation_id = "create_branch", tag = "people", request_body = BranchSchema,
+#[utoipa::path(post, path = "/api/people/branches", operation_id = "create_branch", tag = "people", request_body = NewBranchSchema,
     responses((status = 201, body = BranchSchema), (status = 409, body = ref("#/components/schemas/Error"), description = "`id_taken`"),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn create_branch(caller: ApiCaller, body: RequestBody) -> Result<Response, ApiError> {
@@ -278,13 +229,13 @@ async fn get_branch(caller: ApiCaller, PathParam(id): PathParam) -> Result<Json<
 
 /// Changes a branch: fields that are not named stay.
 #[utoipa::path(patch, path = "/api/people/branches/{id}", operation_id = "change_branch", tag = "people", params(("id" = i64, Path)),
-    request_body = BranchSchema, responses((status = 200, body = BranchSchema), (status = 404, body = ref("#/components/schemas/Error")),
+    request_body = BranchChangeSchema, responses((status = 200, body = BranchSchema), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn change_branch(caller: ApiCaller, PathParam(id): PathParam, body: RequestBody) -> Result<Json<PeopleRow>, ApiError> {
     change(&caller, PeopleKind::Branch, number(PeopleKind::Branch, &id)?, body).await
 }
 
-/// Deletes a branch that no user has.
+/// Deletes a branch that no user and no row has.
 #[utoipa::path(delete, path = "/api/people/branches/{id}", operation_id = "delete_branch", tag = "people", params(("id" = i64, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`in_use`")))]
@@ -319,6 +270,14 @@ async fn delete(caller: &ApiCaller, kind: PeopleKind, id: i64) -> Result<StatusC
 }
 
 async fn edit(caller: &ApiCaller, kind: PeopleKind, edit: PeopleEdit) -> Result<PeopleRow, ApiError> {
+    edit_with_paths(caller, kind, edit, "").await
+}
+
+/// The paths of faults are those in the value at `below`.
+async fn edit_with_paths(caller: &ApiCaller, kind: PeopleKind, edit: PeopleEdit, below: &str) -> Result<PeopleRow, ApiError> {
+    if kind == PeopleKind::Role {
+        keep_guest_role(caller, &edit).await?;
+    }
     let Identity { tenant_id, .. } = *caller.identity;
     let (app, by) = (&caller.api.app, caller.identity.author());
     let edited = app.store.edit_people(tenant_id, kind, edit, by, app.clock.now()).await?;
@@ -327,15 +286,54 @@ async fn edit(caller: &ApiCaller, kind: PeopleKind, edit: PeopleEdit) -> Result<
         EditRefusal::Taken(id) => {
             ApiError::conflict("id_taken", format!("There is a {} {id} already; leave the id out or take another.", kind.name()))
         }
-        EditRefusal::InUse { users } => {
-            let message = format!("{users} user(s) have this {}, active or not; give them another first.", kind.name());
-            ApiError::conflict("in_use", message).details(json!({"users": users}))
+        EditRefusal::NameTaken(id) => {
+            ApiError::conflict("name_taken", format!("Role {id} has this name already; tokens and rights name roles, so take another."))
         }
-        EditRefusal::Faults(faults) => {
+        EditRefusal::InUse(Uses { users, tables }) => {
+            let message = match &tables[..] {
+                [] => format!("{users} user(s) have this {}, active or not, or by a valid token; give them another first.", kind.name()),
+                _ => format!("Rows of {} name this {}; change or remove them first.", tables.join(", "), kind.name()),
+            };
+            ApiError::conflict("in_use", message).details(json!({"users": users, "tables": tables}))
+        }
+        EditRefusal::Faults(mut faults) => {
+            for fault in &mut faults {
+                if let Some(path) = fault.path.strip_prefix(below) {
+                    fault.path = path.to_owned();
+                }
+            }
             let message = format!("The {} has {} error(s), so nothing was changed; details say where.", kind.name(), faults.len());
             ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "people_invalid", message).details(json!(faults))
         }
     })
+}
+
+/// Refuses to delete or rename the role that guests get.
+async fn keep_guest_role(caller: &ApiCaller, edit: &PeopleEdit) -> Result<(), ApiError> {
+    let (app, config) = (&caller.api.app, &caller.api.app.config);
+    let (id, name) = match edit {
+        PeopleEdit::Create { .. } => return Ok(()),
+        PeopleEdit::Delete { id } => (*id, None),
+        PeopleEdit::Change { id, fields } => match serde_json::from_str::<RoleName>(fields) {
+            Ok(RoleName { name: Some(name) }) => (*id, Some(name)),
+            // Nothing is renamed; wrong fields are reported by the store.
+            Ok(RoleName { name: None }) | Err(_) => return Ok(()),
+        },
+    };
+    let makes_guests = config.auth.unknown_users == UnknownUsers::Guest || !config.tokens.is_empty();
+    let role = if makes_guests { app.store.people_row(caller.identity.tenant_id, PeopleKind::Role, id).await? } else { None };
+    match role {
+        Some(PeopleRow::Role(role)) if role.name == config.auth.guest_role && name.as_ref() != Some(&role.name) => {
+            let message = format!("[auth] guest_role in the configuration is \"{}\"; name another role there first.", role.name);
+            Err(ApiError::conflict("in_use", message).details(json!({"users": 0, "tables": []})))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[derive(Deserialize)]
+struct RoleName {
+    name: Option<String>,
 }
 
 /// The JSON object of a body as text; the store reads its fields.

@@ -87,7 +87,7 @@ async fn user_row(caller: &ApiCaller, id: i64) -> Result<NewUser, ApiError> {
 }
 
 fn decide(user: &NewUser, principal: Option<&Principal>, spec: &ToolSpec, other: Option<&NewUser>) -> May {
-    let need = other.and(spec.permission_for_others.as_ref()).or(spec.permission.as_ref());
+    let need = other.and(spec.permission_for_others.as_ref()).map(|others| &others.need).or(spec.permission.as_ref());
     let held = need.zip(principal).and_then(|(need, principal)| principal.decisive(need));
     let (allowed, reason) = match (principal, need, held, other) {
         (None, ..) => (false, format!("User {} is not active, so nothing runs for them.", user.id)),

@@ -22,6 +22,7 @@ use crate::openai_path::is_openai_path;
 
 /// How often streams are checked and uses of keys are stored. A stream ends within twice this time.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
+const _: () = assert!(2 * CHECK_EVERY.as_secs() <= 5, "the documents say that a stream ends within five seconds");
 
 /// What requests of all callers share.
 pub(crate) struct Access {

@@ -25,7 +25,7 @@ use secrecy::ExposeSecret;
 use subtle::ConstantTimeEq;
 use werkruf_contract::{Principal, Uuid};
 use werkruf_runtime::Caller;
-use werkruf_store::{Actor, Author, KeyRow, Scopes, StoreError, UserRow};
+use werkruf_store::{Actor, Author, KeyRow, MAX_PERSON_ID, Scopes, StoreError, UserRow};
 
 use crate::api::ApiError;
 use crate::app::App;
@@ -309,6 +309,7 @@ fn unknown_user() -> ApiError {
 async fn guest(app: &App, tenant_id: Uuid, number: Option<i64>, external: Option<String>) -> Result<UserRow, ApiError> {
     match app.config.auth.unknown_users {
         UnknownUsers::Refuse => Err(unknown_user()),
+        UnknownUsers::Guest if number.is_some_and(|number| number > MAX_PERSON_ID) => Err(unknown_user()),
         UnknownUsers::Guest => {
             let role = app.config.auth.guest_role.clone();
             match app.people().create_guest(tenant_id, number, external, role).await {

@@ -73,6 +73,8 @@ mod responses_model;
 #[cfg(test)]
 mod retention;
 #[cfg(test)]
+mod rights;
+#[cfg(test)]
 mod secrets;
 #[cfg(test)]
 #[path = "../support/service.rs"]

@@ -177,10 +177,10 @@ BEGIN
     IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('call %s', item.id); END IF;
   END LOOP;
   FOR item IN SELECT * FROM jsonb_to_recordset(doc -> 'ends') AS e (id uuid, status text, response text, meta text, error text,
-    error_type text, error_code text, error_detail text, cache_hit boolean, finished_at timestamptz) LOOP
+    error_type text, error_code text, error_detail text, permission text, cache_hit boolean, finished_at timestamptz) LOOP
     UPDATE tool_calls SET status = item.status, response = item.response::jsonb, meta = item.meta::json, error = item.error,
       error_type = item.error_type, error_code = item.error_code, error_detail = item.error_detail::jsonb, cache_hit = item.cache_hit,
-      finished_at = item.finished_at, updated_at = the_time
+      finished_at = item.finished_at, updated_at = the_time, permission = coalesce(item.permission::json, permission)
     WHERE tenant_id = the_tenant AND id = item.id AND turn_id = the_turn AND status IN ('queued', 'running');
     IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('call %s', item.id); END IF;
   END LOOP;
