@@ -115,11 +115,15 @@ impl Receiver {
         if purpose == Purpose::Silent || address.is_empty() {
             return self.record(&delivery, Vec::new(), None).await;
         }
-        let Some(person) = self.sender(number, event).await? else { return self.unknown_sender(&delivery).await };
         let written_at = event.timestamp.and_then(|second| Timestamp::from_second(second).ok()).unwrap_or(now).min(now);
-        if now.duration_since(written_at) > STALE_AFTER {
-            return self.stale(&delivery, &person).await;
-        }
+        let is_stale = now.duration_since(written_at) > STALE_AFTER;
+        let person = match (self.sender(number, event).await?, is_stale) {
+            (Some(person), false) => person,
+            (Some(person), true) => return self.stale(&delivery, &person).await,
+            (None, false) => return self.unknown_sender(&delivery).await,
+            // Nobody waits for a text about it any more, and none could be sent.
+            (None, true) => return self.record(&delivery, Vec::new(), None).await,
+        };
         match purpose {
             Purpose::Turn(text) => self.turn(&delivery, &person, text, written_at).await,
             Purpose::Decision { approval_id, approve } => self.decision(&delivery, &person, approval_id, approve).await,

@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::handshake::challenge;
-use super::payload;
+use super::payload::{self, PayloadFault};
 use super::receive::Receiver;
 use super::settings::{Number, WhatsAppSettings};
 use super::signature::{self, Signature};
@@ -61,7 +61,15 @@ async fn receive(State(api): State<Arc<ApiState>>, headers: HeaderMap, body: bod
         return Err(unsigned());
     }
     raw.reserve_all_values()?;
-    let events = payload::parse(&raw).map_err(|fault| ApiError::invalid(format!("The body {fault}.")))?;
+    let events = match payload::parse(&raw) {
+        Ok(events) => events,
+        Err(fault @ PayloadFault::NotJson(_)) => return Err(ApiError::invalid(format!("The body {fault}."))),
+        // Meta signed it and would send it again for a week, with the same end.
+        Err(fault) => {
+            tracing::warn!(%fault, bytes = raw.len(), "a signed payload of the webhook was left out");
+            return Ok(StatusCode::OK);
+        }
+    };
     let receiver = Receiver { app: Arc::clone(&api.app), settings, numbers };
     // Detached: what is stored must be whole, also when Meta closes the connection.
     api.run_detached(async move { receiver.receive(events).await }).await??;
