@@ -33,6 +33,7 @@ async fn respond(State(stub): State<Stub>, uri: Uri, headers: HeaderMap, body: S
 fn number() -> Number {
     Number {
         phone_number_id: "55501".to_owned(),
+        place: "/whatsapp/numbers/0".to_owned(),
         tenant: "demo".to_owned(),
         tenant_id: Uuid::nil(),
         branch_id: Some(1),
@@ -53,6 +54,8 @@ fn channel(base_url: &str, number: Number) -> WhatsApp {
         reconcile: Duration::from_secs(30),
         numbers: vec![number],
         keywords: Keywords::default(),
+        app_secret: None,
+        verify_token: None,
     };
     WhatsApp::new(http_client(&WhatsApp::http_limits()).unwrap(), settings)
 }

@@ -247,3 +247,25 @@ async fn an_old_message_of_an_unknown_sender_is_recorded_without_a_text() {
     deliver(&server, &[text(&server, "w2", "491709", "hello")]).await;
     assert_eq!(rows(&server, |rows| !rows.is_empty()).await.len(), 1, "the old one used up no notice");
 }
+
+#[tokio::test]
+async fn without_a_number_the_app_is_answered_and_its_messages_are_counted() {
+    let graph = Graph::start().await;
+    let server = graph.serve("", &[]).await;
+    let handshake = "/webhooks/whatsapp?hub.mode=subscribe&hub.challenge=1&hub.verify_token=verify-token-of-the-tests";
+    assert_eq!(server.bare(Method::GET, handshake).send().await.unwrap().text().await.unwrap(), "1");
+    let message = json!({"messages": [text(&server, "w1", "491701", "who am i")]});
+    assert_eq!(post(&server, payload(NUMBER, &message), SECRET).await, 200);
+    assert_eq!(post(&server, payload(NUMBER, &message), "wrong").await, 401);
+    assert_eq!(rows(&server, |_| true).await, Vec::<Value>::new());
+}
+
+#[tokio::test]
+async fn an_assistant_may_name_the_tenant_by_its_id_and_the_number_by_its_slug() {
+    let graph = Graph::start().await;
+    let assistant = "[[assistants]]\nname = 'phone'\ntenant = '00000000-0000-7000-8000-000000000001'\nchannels = ['whatsapp']\n";
+    let server = graph.serve(&(number(NUMBER, "demo", "assistant = 'phone'") + assistant), &[]).await;
+    put_users(&server, "demo", &[(3, Some("+49 170 1"), None, 1)]).await;
+    deliver(&server, &[text(&server, "w1", "491701", "who am i")]).await;
+    assert!(graph.answers("491701", 1).await[0].contains("U3"));
+}
