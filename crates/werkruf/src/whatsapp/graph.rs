@@ -132,7 +132,7 @@ impl WhatsApp {
         let left = deadline.saturating_duration_since(Instant::now());
         if left < SHORTEST_REQUEST {
             let message = "no time was left for the request".to_owned();
-            return Answer::Settled(SendResult::Retry { after: None, code: "no_time_left".to_owned(), message });
+            return Answer::Settled(SendResult::Retry { after: None, code: "upstream_unreachable".to_owned(), message });
         }
         let response = match self.post(settings, number, body).timeout(left).send().await {
             Ok(response) => response,

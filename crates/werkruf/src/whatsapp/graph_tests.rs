@@ -248,7 +248,7 @@ async fn without_time_for_an_answer_no_request_is_begun() {
     let whatsapp = channel("http://127.0.0.1:1", number());
     let settings = whatsapp.settings();
     let answer = whatsapp.request(&settings, &number(), &json!({}), 1, Instant::now()).await;
-    assert!(matches!(&answer, Answer::Settled(SendResult::Retry { code, .. }) if code == "no_time_left"), "{answer:?}");
+    assert!(matches!(&answer, Answer::Settled(SendResult::Retry { code, .. }) if code == "upstream_unreachable"), "{answer:?}");
 }
 
 #[test]
