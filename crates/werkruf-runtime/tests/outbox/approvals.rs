@@ -32,11 +32,11 @@ async fn approvers_get_buttons_the_first_decision_counts_and_the_others_are_told
 
     // Whoever has not the role cannot decide, and the first decision counts.
     let (ada, ben, cleo) = (office.principal("1").await, office.principal("2").await, office.principal("3").await);
-    let refused = office.runtime.decide_as(&ada, "fake:4901", approval, true).await;
+    let refused = office.runtime.decide_as(&ada, "fake:491701", approval, true).await;
     assert!(matches!(refused, Err(Refusal::NotTheApprover { .. })), "{refused:?}");
-    let decided = office.runtime.decide_as(&cleo, "fake:4903", approval, true).await.unwrap();
+    let decided = office.runtime.decide_as(&cleo, "fake:491703", approval, true).await.unwrap();
     assert_eq!((decided.status, decided.decided_by.as_deref()), (ApprovalStatus::Approved, Some("3")));
-    let late = office.runtime.decide_as(&ben, "fake:4902", approval, false).await;
+    let late = office.runtime.decide_as(&ben, "fake:491702", approval, false).await;
     assert!(matches!(late, Err(Refusal::Conflict { code: "already_decided", .. })), "{late:?}");
 
     office.rows_once(|rows| rows.len() >= 7 && rows.iter().all(|row| row.external_id.is_some())).await;
@@ -52,7 +52,7 @@ async fn approvers_get_buttons_the_first_decision_counts_and_the_others_are_told
 async fn buttons_go_to_addresses_that_are_still_theirs() {
     for (contacts, expected) in [
         // A number that Ben had before, and an account that the channel has no more.
-        (vec![("2", "desk", "4999"), ("3", "closed", CLEO)], [("desk", BEN), ("desk", CLEO)]),
+        (vec![("2", "desk", "491799"), ("3", "closed", CLEO)], [("desk", BEN), ("desk", CLEO)]),
         (vec![("2", "front", BEN), ("2", "closed", BEN), ("3", "front", ADA)], [("front", BEN), ("desk", CLEO)]),
     ] {
         let office = Office::open().await;
