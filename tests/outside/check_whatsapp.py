@@ -126,6 +126,9 @@ def check_whatsapp_unknown_senders_and_numbers():
         assert "registrado" in first["34999"] and "nicht bekannt" in first["49888"], first
         WhatsApp(server, "99999").text(digits(3), "hi")
         until(lambda: "does not name" in server.logged(), what="a line in the log")
+        raw = meta.payload({"errors": [{"code": 130429, "title": "Rate limit hit"}]})
+        assert meta.send(raw) == meta.send(raw) == 200
+        assert server.rows("SELECT count(*) AS n FROM inbox WHERE external_id LIKE 'error:130429:%'")[0]["n"] == 1
         old = meta.message(digits(3), "Das ist lange her", timestamp=str(int(time.time()) - 25 * 3600))
         assert meta.deliver(old) == meta.deliver(old) == 200
         rows = until(lambda: server.call("GET", "/api/outbox?status=dead")[1]["outbox"], what="a dead letter")
@@ -247,6 +250,8 @@ def check_whatsapp_check_says_the_next_step():
         good = server.cli("whatsapp", "check", env={**env, "WHATSAPP_ACCESS_TOKEN": "expired-token-0123"})
         assert good.returncode == 1 and "expired-token" not in good.stdout + good.stderr and "token" in good.stdout.lower(), good
         assert server.cli("whatsapp", "check", env={**env, "WERKRUF_PUBLIC_URL": ""}).returncode == 1
+        other = server.cli("whatsapp", "check", env={**env, "WHATSAPP_APP_SECRET": "secret-of-another-app"})
+        assert other.returncode == 1 and "missing app secret" in other.stdout, other
         assert server.cli("whatsapp", "check", env={name: "" for name in env}).returncode == 1
 
 

@@ -32,6 +32,9 @@ class Graph(FakeServer):
             def do_GET(self):
                 if self.headers.get("authorization") != "Bearer " + TOKEN:
                     return self.refuse(401, 190, "Error validating access token: Session has expired")
+                proof = re.search(r"appsecret_proof=([0-9a-f]*)", self.path)
+                if proof and proof[1] != hmac.new(SECRET.encode(), TOKEN.encode(), hashlib.sha256).hexdigest():
+                    return self.refuse(400, 100, "Invalid appsecret_proof provided in the API argument")
                 if re.fullmatch(r"/v26\.0/\d+", self.path.split("?")[0]):
                     return self.answer(200, {"display_phone_number": "+49 30 123", "verified_name": "Demo", "quality_rating": "GREEN", "id": self.path.split("?")[0].split("/")[2]})
                 self.refuse(404, 100, "Unsupported get request.")

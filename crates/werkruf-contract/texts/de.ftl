@@ -180,6 +180,7 @@ remembered = Gemerkt: { $content }
 # Texte auf Kanälen wie WhatsApp.
 channel-waits = Das muss noch genehmigt werden, und zwar von { $roles }: { $tool }. Sobald es entschieden ist, kommt hier die Antwort.
 channel-approval = { $name } bittet um: { $tool }
+channel-approval-cut = … und { $missing } weitere Zeichen. Vor der Entscheidung alles lesen: Genehmigung { $id } in `werkruf approvals list --json`.
 channel-approve = Genehmigen
 channel-deny = Ablehnen
 channel-approved = { $name } hat genehmigt: { $tool }

@@ -180,6 +180,7 @@ remembered = Noted: { $content }
 # Texts on channels such as WhatsApp.
 channel-waits = This needs an approval by { $roles }: { $tool }. You get an answer here as soon as it is decided.
 channel-approval = { $name } asks for: { $tool }
+channel-approval-cut = … and { $missing } more characters. Read everything before you decide: approval { $id } in `werkruf approvals list --json`.
 channel-approve = Approve
 channel-deny = Deny
 channel-approved = { $name } approved: { $tool }

@@ -180,6 +180,7 @@ remembered = Anotado: { $content }
 # Textos en canales como WhatsApp.
 channel-waits = Esto necesita la aprobación de { $roles }: { $tool }. La respuesta llegará aquí en cuanto se decida.
 channel-approval = { $name } solicita: { $tool }
+channel-approval-cut = … y { $missing } caracteres más. Léalo todo antes de decidir: aprobación { $id } en `werkruf approvals list --json`.
 channel-approve = Aprobar
 channel-deny = Rechazar
 channel-approved = { $name } aprobó: { $tool }

@@ -57,7 +57,7 @@ pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modu
 pub use moving::{Moved, TableSum};
 pub use outbox::{
     ATTEMPTS_EXHAUSTED, Claimed, ContactRow, DeliveryReport, EARLIER_PART_DEAD, MAX_AGE, MAX_ATTEMPTS, NewContact, NewOutboxRow, Notice,
-    OUTCOME_UNKNOWN, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, ReportedStatus, SendEnd, Settlement,
+    OUTCOME_UNKNOWN, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement,
 };
 pub use page::{ListRow, Order, Page};
 pub use phone::canonical_phone;

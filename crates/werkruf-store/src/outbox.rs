@@ -35,6 +35,14 @@ pub trait Outbox: Send + Sync {
     /// Rows of a tenant, by status if one is given.
     fn outbox(&self, tenant_id: Uuid, status: Option<OutboxStatus>, page: Page) -> StoreFuture<'_, Vec<OutboxRow>>;
     fn outbox_row(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<OutboxRow>>;
+    /// The row that a channel's account sent under this id of the channel.
+    fn outbox_row_sent_as(
+        &self,
+        tenant_id: Uuid,
+        channel: String,
+        account: String,
+        external_id: String,
+    ) -> StoreFuture<'_, Option<OutboxRow>>;
     /// The row that carries the buttons of an approval to a recipient.
     fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>>;
     /// All rows that carry the buttons of an approval.
@@ -256,8 +264,15 @@ pub enum ReportedStatus {
     Failed {
         code: String,
         message: String,
-        resend: Option<JsonText>,
+        resend: Option<Resend>,
     },
+}
+
+/// What is sent instead of a message that failed after it was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resend {
+    pub body: JsonText,
+    pub at: Timestamp,
 }
 
 impl ReportedStatus {

@@ -197,7 +197,13 @@ impl App {
         let setup = setup::build(&config, &modules, &clock, &[operator_token.expose_secret()]).map_err(StartError::Config)?;
         let started_at = clock.now();
         initialize(&config, store.as_ref(), started_at).await?;
-        let settings = resolve_tenants(config.whatsapp.clone(), store.as_ref(), &clock).await.map_err(StartError::Config)?;
+        let settings =
+            resolve_tenants(config.whatsapp.clone(), &config.assistants, store.as_ref(), &clock).await.map_err(StartError::Config)?;
+        if settings.lacks_a_number() {
+            tracing::warn!(
+                "WhatsApp has credentials but no number, so it is off; set WHATSAPP_PHONE_NUMBER_ID or write [[whatsapp.numbers]]"
+            );
+        }
         modules.whatsapp.reload(settings);
         let services = Services::new(&store, models, clock.clone(), config.limits.clone());
         let runtime = Runtime::new(services, setup);
@@ -270,7 +276,7 @@ impl App {
         let (config, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
-        self.modules.whatsapp.reload(resolve_tenants(config.whatsapp, self.people(), &self.clock).await?);
+        self.modules.whatsapp.reload(resolve_tenants(config.whatsapp, &config.assistants, self.people(), &self.clock).await?);
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());
         Ok(())

@@ -2,12 +2,13 @@
 
 use jiff::Timestamp;
 use werkruf_contract::{Clock, Uuid};
-use werkruf_store::{People, Store};
+use werkruf_runtime::{Assistant, Assistants};
+use werkruf_store::{People, Store, TenantRow};
 
 use crate::app::StartError;
 use crate::config::{Config, ConfigViolation};
 use crate::sample;
-use crate::whatsapp::WhatsAppSettings;
+use crate::whatsapp::{CHANNEL, WhatsAppSettings};
 
 /// Keys of the store's settings table that describe the installation.
 const INSTALLED_AT: &str = "installed_at";
@@ -30,28 +31,37 @@ pub(crate) async fn initialize(config: &Config, store: &dyn Store, now: Timestam
     Ok(())
 }
 
-/// Finds the tenants of numbers. A tenant named by a slug is made; one named by an id must exist.
+/// Finds the tenants of numbers. A tenant named by a slug is made; one named by an id must exist, and each has the assistant of its number.
 pub(crate) async fn resolve_tenants(
     mut settings: WhatsAppSettings,
+    assistants: &[Assistant],
     people: &(impl People + ?Sized),
     clock: &Clock,
 ) -> Result<WhatsAppSettings, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
-    for (at, number) in settings.numbers.iter_mut().enumerate() {
+    let assistants = Assistants::new(assistants.to_vec());
+    for number in &mut settings.numbers {
         match tenant(&number.tenant, people, clock).await {
-            Ok(id) => number.tenant_id = id,
-            Err(message) => violations.push(ConfigViolation::new(format!("/whatsapp/numbers/{at}/tenant"), message)),
+            Ok(TenantRow { id, slug }) => {
+                number.tenant_id = id;
+                let name = &number.assistant;
+                if !assistants.find(name, &[&slug, &id.to_string()]).is_some_and(|assistant| assistant.serves(CHANNEL)) {
+                    let message = format!("the tenant {slug} has no assistant named `{name}` that speaks on `{CHANNEL}`; correct the name");
+                    violations.push(ConfigViolation::new(number.place_of("assistant"), message));
+                }
+            }
+            Err(message) => violations.push(ConfigViolation::new(number.place_of("tenant"), message)),
         }
     }
     if violations.is_empty() { Ok(settings) } else { Err(violations) }
 }
 
-async fn tenant(name: &str, people: &(impl People + ?Sized), clock: &Clock) -> Result<Uuid, String> {
+async fn tenant(name: &str, people: &(impl People + ?Sized), clock: &Clock) -> Result<TenantRow, String> {
     if let Some(found) = people.tenant(name.to_owned()).await.map_err(|error| error.to_string())? {
-        return Ok(found.id);
+        return Ok(found);
     }
     if Uuid::try_parse(name).is_ok() {
         return Err(format!("there is no tenant with the id {name}; a new tenant is named by its slug"));
     }
-    people.ensure_tenant(clock.new_id(), name.to_owned(), clock.now()).await.map(|made| made.id).map_err(|error| error.to_string())
+    people.ensure_tenant(clock.new_id(), name.to_owned(), clock.now()).await.map_err(|error| error.to_string())
 }

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use werkruf_contract::{Clock, Shape};
+use werkruf_contract::{Clock, Shape, Uuid};
 use werkruf_llm::{Egress, HttpLimits, tool_client};
 use werkruf_runtime::{Assistant, Assistants, Channel, Channels, Redaction, Registry, Setup};
 use werkruf_tools::{HttpTool, kernel_tools, test_tools};
@@ -183,11 +183,15 @@ fn check_whatsapp(config: &Config, registry: &Registry, off: &[(String, &str)], 
         }
     }
     let assistants = Assistants::new(config.assistants.clone());
-    for (at, number) in config.whatsapp.numbers.iter().enumerate() {
-        let in_file = config.file.is_some() && !config.whatsapp_secrets.is_empty();
-        let place = if in_file { format!("/whatsapp/numbers/{at}/assistant") } else { "WHATSAPP_PHONE_NUMBER_ID".to_owned() };
+    for number in &config.whatsapp.numbers {
+        let place = number.place_of("assistant");
         let name = &number.assistant;
-        let message = match assistants.find(name, &[&number.tenant]) {
+        // One of the two may name the tenant by its id and the other by its slug. The store compares those at the start.
+        let is_id = |tenant: &str| Uuid::try_parse(tenant).is_ok();
+        let other_names = assistants.all().iter().filter_map(|assistant| assistant.tenant.as_deref());
+        let names: Vec<&str> =
+            other_names.filter(|tenant| is_id(tenant) != is_id(&number.tenant)).chain([number.tenant.as_str()]).collect();
+        let message = match assistants.find(name, &names) {
             Some(assistant) if assistant.serves(CHANNEL) => continue,
             Some(_) => {
                 format!("the assistant `{name}` does not speak on `{CHANNEL}`; add `{CHANNEL}` to its channels, or name another one")

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use werkruf_contract::ApprovalStatus;
 use werkruf_runtime::Refusal;
-use werkruf_store::{Approvals, Outbox, OutboxRow};
+use werkruf_store::{Approvals, NewContact, Outbox, OutboxRow};
 
 use crate::office::{ADA, BEN, CLEO, Office, TENANT};
 
@@ -32,11 +32,11 @@ async fn approvers_get_buttons_the_first_decision_counts_and_the_others_are_told
 
     // Whoever has not the role cannot decide, and the first decision counts.
     let (ada, ben, cleo) = (office.principal("1").await, office.principal("2").await, office.principal("3").await);
-    let refused = office.runtime.decide_as(&ada, "fake:4901", approval, true).await;
+    let refused = office.runtime.decide_as(&ada, "fake:491701", approval, true).await;
     assert!(matches!(refused, Err(Refusal::NotTheApprover { .. })), "{refused:?}");
-    let decided = office.runtime.decide_as(&cleo, "fake:4903", approval, true).await.unwrap();
+    let decided = office.runtime.decide_as(&cleo, "fake:491703", approval, true).await.unwrap();
     assert_eq!((decided.status, decided.decided_by.as_deref()), (ApprovalStatus::Approved, Some("3")));
-    let late = office.runtime.decide_as(&ben, "fake:4902", approval, false).await;
+    let late = office.runtime.decide_as(&ben, "fake:491702", approval, false).await;
     assert!(matches!(late, Err(Refusal::Conflict { code: "already_decided", .. })), "{late:?}");
 
     office.rows_once(|rows| rows.len() >= 7 && rows.iter().all(|row| row.external_id.is_some())).await;
@@ -46,4 +46,36 @@ async fn approvers_get_buttons_the_first_decision_counts_and_the_others_are_told
     let row = office.store.approval(TENANT, approval).await.unwrap().unwrap();
     assert_eq!(row.status, ApprovalStatus::Approved);
     assert_eq!(office.notifications().await, ["approval_required", "turn_finished"]);
+}
+
+#[tokio::test]
+async fn buttons_go_to_addresses_that_are_still_theirs() {
+    for (contacts, expected) in [
+        // A number that Ben had before, and an account that the channel has no more.
+        (vec![("2", "desk", "491799"), ("3", "closed", CLEO)], [("desk", BEN), ("desk", CLEO)]),
+        (vec![("2", "front", BEN), ("2", "closed", BEN), ("3", "front", ADA)], [("front", BEN), ("desk", CLEO)]),
+    ] {
+        let office = Office::open().await;
+        for (user_id, account, address) in contacts {
+            let now = office.clock.now();
+            let contact = NewContact {
+                tenant_id: TENANT,
+                channel: "fake".to_owned(),
+                account: account.to_owned(),
+                user_id: user_id.to_owned(),
+                address: address.to_owned(),
+                inbound_at: now,
+                conversation_id: office.clock.new_id(),
+                title: String::new(),
+                assistant: "default".to_owned(),
+                now,
+            };
+            office.store.contact(contact).await.unwrap();
+        }
+        office.write("pay", Office::pay(), None).await;
+        let rows = office.settled(4).await;
+        let asked = rows.iter().filter(|row| row.approval_id.is_some());
+        let places: Vec<_> = asked.map(|row| (row.recipient.account.as_str(), row.recipient.address.as_str())).collect();
+        assert_eq!(places, expected);
+    }
 }

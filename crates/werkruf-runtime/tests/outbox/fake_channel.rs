@@ -87,6 +87,10 @@ impl Channel for FakeChannel {
         Duration::from_millis(20)
     }
 
+    fn has_account(&self, _: Uuid, account: &str) -> bool {
+        ["desk", "front"].contains(&account)
+    }
+
     fn address_of(&self, _: Uuid, person: &PersonAddress) -> Option<(String, String)> {
         person.phone.clone().map(|phone| ("desk".to_owned(), phone))
     }

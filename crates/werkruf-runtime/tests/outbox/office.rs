@@ -21,9 +21,9 @@ use crate::scripted::{Model, Tool};
 pub const TENANT: Uuid = Uuid::from_u128(7);
 /// Long, because the machine may be busy.
 const TIMEOUT: Duration = Duration::from_secs(60);
-pub const ADA: &str = "4901";
-pub const BEN: &str = "4902";
-pub const CLEO: &str = "4903";
+pub const ADA: &str = "491701";
+pub const BEN: &str = "491702";
+pub const CLEO: &str = "491703";
 
 pub struct Office {
     pub runtime: Runtime,

@@ -40,6 +40,9 @@ impl Outbox for Store {
     fn outbox_row(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Option<OutboxRow>> {
         not_simulated()
     }
+    fn outbox_row_sent_as(&self, _: Uuid, _: String, _: String, _: String) -> StoreFuture<'_, Option<OutboxRow>> {
+        not_simulated()
+    }
     fn approval_row(&self, _: Uuid, _: Uuid, _: String) -> StoreFuture<'_, Option<OutboxRow>> {
         not_simulated()
     }

@@ -113,6 +113,22 @@ impl Outbox for PostgresStore {
         })
     }
 
+    fn outbox_row_sent_as(
+        &self,
+        tenant_id: Uuid,
+        channel: String,
+        account: String,
+        external_id: String,
+    ) -> StoreFuture<'_, Option<OutboxRow>> {
+        Box::pin(async move {
+            let sql =
+                format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = $1 AND external_id = $2 AND channel = $3 AND account = $4 LIMIT 1");
+            let (id, channel, account) = (external_id.as_str(), channel.as_str(), account.as_str());
+            let values = [p(&tenant_id), p(&id), p(&channel), p(&account)];
+            first(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, outbox)
+        })
+    }
+
     fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>> {
         Box::pin(async move {
             let rows = self.approval_rows(tenant_id, approval_id).await?;
@@ -340,6 +356,8 @@ struct ReportDocument<'a> {
     // `report_outbox` tests whether these keys exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     resend: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resend_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     announce: Vec<OutboxItem<'a>>,
 }
@@ -350,7 +368,7 @@ impl<'a> From<&'a DeliveryReport> for ReportDocument<'a> {
             ReportedStatus::Sent => ("sent", None, None),
             ReportedStatus::Delivered => ("delivered", None, None),
             ReportedStatus::Read => ("read", None, None),
-            ReportedStatus::Failed { code, message, resend } => ("failed", Some((code, message)), resend.as_deref()),
+            ReportedStatus::Failed { code, message, resend } => ("failed", Some((code, message)), resend.as_ref()),
         };
         Self {
             tenant_id: report.tenant_id,
@@ -363,7 +381,8 @@ impl<'a> From<&'a DeliveryReport> for ReportDocument<'a> {
             message: error.map(|(_, message)| message.as_str()),
             inbox: Entry::from(&report.inbox),
             now: ms(report.now),
-            resend: resend.map(clean_json),
+            resend: resend.map(|resend| clean_json(&resend.body)),
+            resend_at: resend.map(|resend| ms(resend.at)),
             announce: report.announce.iter().map(OutboxItem::from).collect(),
         }
     }

@@ -15,7 +15,7 @@ use super::turn_open::{INSERT_CONVERSATION, put_entry};
 use crate::outbox::{released, retried};
 use crate::{
     Author, Claimed, ContactRow, DeliveryReport, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound,
-    ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture, crash,
+    ReportedStatus, Resend, SendEnd, Settlement, StoreError, StoreFuture, crash,
 };
 
 impl Outbox for SqliteStore {
@@ -80,6 +80,16 @@ impl Outbox for SqliteStore {
 
     fn outbox_row(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<OutboxRow>> {
         Box::pin(self.readers.look_up(move |c| by_id(c, &Id::from(tenant_id), id)))
+    }
+
+    fn outbox_row_sent_as(
+        &self,
+        tenant_id: Uuid,
+        channel: String,
+        account: String,
+        external_id: String,
+    ) -> StoreFuture<'_, Option<OutboxRow>> {
+        Box::pin(self.readers.look_up(move |c| sent_as(c, &Id::from(tenant_id), &channel, &account, &external_id)))
     }
 
     fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>> {
@@ -290,8 +300,9 @@ fn apply_report(c: &Connection, report: &DeliveryReport) -> Result<Option<Outbox
     match &report.status {
         ReportedStatus::Failed { code, message, resend } if row.may_fail(&report.external_id) => {
             let status = if resend.is_some() { "pending" } else { "dead" };
-            exactly_one(fail(c, &row, status, Some(report.now), (code, message), &now)?, row.id)?;
-            if let Some(body) = resend {
+            let next_at = resend.as_ref().map_or(report.now, |resend| resend.at);
+            exactly_one(fail(c, &row, status, Some(next_at), (code, message), &now)?, row.id)?;
+            if let Some(Resend { body, .. }) = resend {
                 let written = c
                     .prepare_cached("UPDATE outbox SET body = ?3, external_id = NULL WHERE tenant_id = ?1 AND id = ?2")?
                     .execute(params![tenant, id, body])?;
@@ -326,7 +337,11 @@ fn reported_row(c: &Connection, tenant: &Id, report: &DeliveryReport) -> Result<
     if let Some(row) = named.filter(is_own) {
         return Ok(Some(row));
     }
-    let values = params![tenant, report.external_id, report.channel, report.account];
+    sent_as(c, tenant, &report.channel, &report.account, &report.external_id)
+}
+
+fn sent_as(c: &Connection, tenant: &Id, channel: &str, account: &str, external_id: &str) -> Result<Option<OutboxRow>, StoreError> {
+    let values = params![tenant, external_id, channel, account];
     match first(&mut *c.prepare_cached(BY_EXTERNAL_ID)?, values, |columns| columns.id())? {
         Some(id) => by_id(c, tenant, id),
         None => Ok(None),

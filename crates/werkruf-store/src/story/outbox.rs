@@ -11,7 +11,8 @@ use super::outbox_world::{dead, died, failed, is, sent};
 use super::world::World;
 use crate::{
     ATTEMPTS_EXHAUSTED, Author, Claimed, ConversationRef, DeliveryReport, EARLIER_PART_DEAD, NewContact, NewOutboxRow, Notice,
-    OUTCOME_UNKNOWN, Opened, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus, SendEnd, Settlement, Store, Sweep, Sweepable,
+    OUTCOME_UNKNOWN, Opened, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement, Store, Sweep,
+    Sweepable,
 };
 
 pub(crate) async fn a_turn_writes_its_rows_with_parts(world: World<impl Store>) {
@@ -273,7 +274,15 @@ pub(crate) async fn a_failed_report_kills_or_sends_again(mut world: World<impl S
     assert!(world.settle(&first, sent("w1")).await);
     world.later(1);
     let template = r#"{"type":"template","name":"hello"}"#;
-    assert_eq!(world.reported(ids[0], "w1", failed("131047", Some(template))).await, Some(OutboxStatus::Pending));
+    let sent_as = async |account: &str, wamid: &str| {
+        let found = world.store.outbox_row_sent_as(world.tenant, "whatsapp".to_owned(), account.to_owned(), wamid.to_owned()).await;
+        found.unwrap().map(|row| row.id)
+    };
+    assert_eq!([sent_as("100", "w1").await, sent_as("200", "w1").await, sent_as("100", "w0").await], [Some(ids[0]), None, None]);
+    let resend = Resend { body: template.to_owned(), at: world.in_s(30) };
+    assert_eq!(world.reported(ids[0], "w1", failed("131047", Some(resend))).await, Some(OutboxStatus::Pending));
+    assert_eq!(world.claimed().await, [], "the whole lane waits for the resending");
+    world.later(30_000);
     let again = world.next().await;
     assert_eq!((again.id, again.body.as_str(), again.external_id.as_deref(), again.attempts), (ids[0], template, None, 2));
     assert!(world.settle(&again, sent("w2")).await);

@@ -6,7 +6,7 @@ use werkruf_contract::Uuid;
 use super::world::World;
 use crate::{
     Author, Claimed, DeliveryReport, InboxEntry, NewContact, NewOutboxRow, Notice, OutboxRow, OutboxStatus, Recipient, RecordedInbound,
-    ReportedStatus, SendEnd, Settlement, Store,
+    ReportedStatus, Resend, SendEnd, Settlement, Store,
 };
 
 const LANE: &str = "whatsapp:100:49170";
@@ -135,8 +135,8 @@ pub(super) fn sent(wamid: &str) -> SendEnd {
     SendEnd::Sent { external_id: Some(wamid.to_owned()) }
 }
 
-pub(super) fn failed(code: &str, resend: Option<&str>) -> ReportedStatus {
-    ReportedStatus::Failed { code: code.to_owned(), message: "no".to_owned(), resend: resend.map(str::to_owned) }
+pub(super) fn failed(code: &str, resend: Option<Resend>) -> ReportedStatus {
+    ReportedStatus::Failed { code: code.to_owned(), message: "no".to_owned(), resend }
 }
 
 pub(super) fn dead(code: &str) -> SendEnd {

@@ -74,8 +74,9 @@ impl RawBody {
         Self { bytes: Bytes::new(), reservation: Arc::new(Reservation::new(budget, owner)) }
     }
 
-    /// Reserves the memory of all values of this body, however many they are.
+    /// Reserves the memory of all values of this body, however many they are, once it is known whom the body is from.
     pub(crate) fn reserve_all_values(&self) -> Result<(), ApiError> {
+        self.reservation.trusted(u64::try_from(self.bytes.len()).unwrap_or(u64::MAX))?;
         self.reservation.values(count_json_values(&self.bytes))
     }
 

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,6 +26,7 @@ use super::ApiState;
 use super::error::ApiError;
 use super::policy::Authenticated;
 use crate::identity::Identity;
+use crate::listen::client_address;
 
 /// What a body takes per byte: the bytes themselves, the texts parsed from them, the message to be stored and the model's request.
 const COPIES: u64 = 4;
@@ -43,6 +45,8 @@ pub(crate) enum Owner {
     Operator,
     User(Uuid, String),
     Key(Uuid),
+    /// Without an identity, such as webhooks: whoever sends from this address.
+    Address(Option<IpAddr>),
 }
 
 impl Owner {
@@ -128,15 +132,25 @@ impl Reservation {
         Self { budget, owner, held: AtomicU64::new(0) }
     }
 
-    /// The reservation of a request. Requests without an identity, such as those of webhooks, share one owner.
+    /// The reservation of a request.
     pub(crate) fn of_request(api: &ApiState, request: &Request) -> Self {
         let owner = request.extensions().get::<Authenticated>().map(|Authenticated(identity)| Owner::of(identity));
-        Self::new(Arc::clone(&api.bytes), owner.unwrap_or_else(|| Owner::Key(Uuid::nil())))
+        let of_stranger = || Owner::Address(client_address(request.extensions(), request.headers(), &api.proxies));
+        Self::new(Arc::clone(&api.bytes), owner.unwrap_or_else(of_stranger))
     }
 
-    /// Reserves the memory of this many bytes of a body.
+    /// Reserves the memory of this many bytes of a body. A stranger's body is only kept, until [`Self::trusted`] says that it will be read.
     pub(crate) fn body(&self, bytes: u64) -> Result<(), ApiError> {
-        self.grow(bytes.saturating_mul(COPIES))
+        self.grow(bytes.saturating_mul(if self.is_of_stranger() { 1 } else { COPIES }))
+    }
+
+    /// Reserves what reading a stranger's body of this many bytes takes beside the body itself.
+    pub(crate) fn trusted(&self, bytes: u64) -> Result<(), ApiError> {
+        if self.is_of_stranger() { self.grow(bytes.saturating_mul(COPIES - 1)) } else { Ok(()) }
+    }
+
+    const fn is_of_stranger(&self) -> bool {
+        matches!(self.owner, Owner::Address(_))
     }
 
     /// Reserves the memory of this many parsed values.
@@ -261,6 +275,23 @@ mod tests {
         key.body(1).unwrap();
         drop(large);
         request(&budget, "1").body(1).unwrap();
+    }
+
+    #[test]
+    fn strangers_hold_what_they_sent_and_each_address_has_its_own_share() {
+        let budget = Arc::new(ByteBudget::new(4000));
+        let stranger = |last| Reservation::new(Arc::clone(&budget), Owner::Address(Some([192, 0, 2, last].into())));
+        let [one, two, other] = [stranger(1), stranger(1), stranger(2)];
+        one.body(600).unwrap();
+        two.body(400).unwrap();
+        assert!(two.body(1).is_err(), "the share of the address");
+        assert!(one.trusted(600).is_err(), "also for what reading takes");
+        other.body(700).unwrap();
+        other.trusted(700).unwrap();
+        let user = request(&budget, "1");
+        user.body(10).unwrap();
+        user.trusted(10).unwrap();
+        assert_eq!(budget.lock().total, 600 + 400 + 4 * 700 + 4 * 10);
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub(super) fn merge(document: &Document, environment: &Environment, violations: 
         reconcile: Duration::from_secs(reconcile_s(document, environment, violations).into()),
         numbers: Vec::new(),
         keywords: keywords(document, violations),
+        app_secret: environment.get(Variable::WHATSAPP_APP_SECRET).map(SecretString::from),
+        verify_token: environment.get(Variable::WHATSAPP_VERIFY_TOKEN).map(SecretString::from),
     };
     let mut ids = HashSet::new();
     for (at, number) in section.numbers.iter().enumerate() {
@@ -151,6 +153,7 @@ fn read_number(
     let Ok([access_token, app_secret, verify_token]) = <[SecretString; 3]>::try_from(secrets) else { return None };
     (violations.len() == before).then(|| Number {
         phone_number_id: id.to_owned(),
+        place: place.to_owned(),
         tenant: section.tenant.clone(),
         tenant_id: Uuid::nil(),
         branch_id: section.branch_id,

@@ -22,6 +22,9 @@ fn without_a_number_the_channel_is_off() {
     assert!(whatsapp.numbers.is_empty());
     assert_eq!((whatsapp.base_url.as_str(), whatsapp.api_version.as_str()), ("https://graph.facebook.com", "v26.0"));
     assert_eq!(whatsapp.reconcile.as_secs(), 30);
+    assert!(!whatsapp.lacks_a_number());
+    let forgotten = load("", &SECRETS).unwrap().whatsapp;
+    assert!(forgotten.numbers.is_empty() && forgotten.lacks_a_number());
 }
 
 #[test]

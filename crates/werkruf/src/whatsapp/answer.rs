@@ -11,6 +11,8 @@ use super::split::shortened;
 /// The pair rate: about one message in six seconds to the same person.
 const PAIR_RATE: i64 = 131_056;
 const PAIR_RATE_WAIT: Duration = Duration::from_secs(6);
+/// The wait for each attempt so far after a report of another temporary failure.
+const REPORT_WAIT: Duration = Duration::from_secs(30);
 /// Free text is allowed for 24 hours after the person's last message.
 pub(super) const WINDOW_CLOSED: i64 = 131_047;
 /// Throughput, limits of the account or the app, and faults of Meta's own.
@@ -29,7 +31,21 @@ pub(super) enum Answer {
     },
 }
 
-pub(super) fn read(status: u16, retry_after: Option<Duration>, body: &[u8]) -> Answer {
+/// How long a message waits that Meta accepted and then reported as failed, by the attempts so far; `None` if another attempt is of no use.
+pub(super) fn wait_after_report(code: i64, attempts: u32) -> Option<Duration> {
+    match code {
+        PAIR_RATE => Some(pair_rate_wait(attempts)),
+        code => TEMPORARY.contains(&code).then(|| REPORT_WAIT * attempts.max(1)),
+    }
+}
+
+/// Grows with the attempts: the person may be getting many messages.
+fn pair_rate_wait(attempts: u32) -> Duration {
+    PAIR_RATE_WAIT * attempts.max(1)
+}
+
+/// What the answer to an attempt, the first or a later one, means.
+pub(super) fn read(status: u16, retry_after: Option<Duration>, body: &[u8], attempts: u32) -> Answer {
     let body: Option<Value> = serde_json::from_slice(body).ok();
     if (200..300).contains(&status) {
         let id = body.as_ref().and_then(|body| body.pointer("/messages/0/id")).and_then(Value::as_str);
@@ -52,7 +68,7 @@ pub(super) fn read(status: u16, retry_after: Option<Duration>, body: &[u8]) -> A
     };
     let (name, server_fault) = (code.to_string(), status >= 500);
     Answer::Settled(match code {
-        PAIR_RATE => SendResult::Retry { after: Some(after.unwrap_or_default().max(PAIR_RATE_WAIT)), code: name, message },
+        PAIR_RATE => SendResult::Retry { after: Some(after.unwrap_or_default().max(pair_rate_wait(attempts))), code: name, message },
         code if TEMPORARY.contains(&code) || server_fault => SendResult::Retry { after, code: name, message },
         _ => SendResult::Dead { code: name, message },
     })
@@ -61,7 +77,9 @@ pub(super) fn read(status: u16, retry_after: Option<Duration>, body: &[u8]) -> A
 /// An error without a code, such as one of a proxy on the way.
 fn by_status(status: u16, after: Option<Duration>, message: String) -> SendResult {
     match status {
-        408 | 429 | 500.. => SendResult::Retry { after, code: "upstream_error".to_owned(), message },
+        // A proxy that gave up may have passed the message on.
+        408 | 502 | 504 => SendResult::Unknown { code: NO_ANSWER.to_owned(), message },
+        429 | 500.. => SendResult::Retry { after, code: "upstream_error".to_owned(), message },
         _ => SendResult::Dead { code: "upstream_refused".to_owned(), message },
     }
 }
@@ -74,7 +92,7 @@ mod tests {
 
     fn meaning(status: u16, code: i64) -> SendResult {
         let body = json!({"error": {"message": "m", "type": "OAuthException", "code": code, "error_data": {"details": "d"}}});
-        match read(status, None, body.to_string().as_bytes()) {
+        match read(status, None, body.to_string().as_bytes(), 1) {
             Answer::Settled(result) => result,
             Answer::WindowClosed { message } => SendResult::Dead { code: String::new(), message },
         }
@@ -106,7 +124,7 @@ mod tests {
 
     #[test]
     fn answers_without_a_code_are_read_by_their_status() {
-        let settled = |status, body: &str| match read(status, None, body.as_bytes()) {
+        let settled = |status, body: &str| match read(status, None, body.as_bytes(), 1) {
             Answer::Settled(result) => result,
             Answer::WindowClosed { .. } => panic!(),
         };
@@ -114,16 +132,28 @@ mod tests {
         assert_eq!(settled(200, r#"{"messages": [{"id": "wamid.1"}]}"#), sent);
         assert!(matches!(settled(200, "<html>"), SendResult::Unknown { .. }));
         assert!(matches!(settled(200, "{}"), SendResult::Unknown { .. }));
-        assert!(matches!(settled(502, "<html>"), SendResult::Retry { .. }));
-        assert!(matches!(settled(429, ""), SendResult::Retry { .. }));
+        for status in [408, 502, 504] {
+            assert!(matches!(settled(status, "<html>"), SendResult::Unknown { .. }), "{status}: it may have been passed on");
+        }
+        for status in [429, 500, 503] {
+            assert!(matches!(settled(status, ""), SendResult::Retry { .. }), "{status}");
+        }
         assert!(matches!(settled(404, ""), SendResult::Dead { .. }));
         assert!(matches!(settled(302, ""), SendResult::Dead { .. }), "redirects are not followed");
     }
 
     #[test]
-    fn the_server_may_ask_for_a_longer_wait() {
+    fn the_wait_for_one_person_grows_and_the_server_may_ask_for_a_longer_one() {
         let body = json!({"error": {"code": 131_056, "message": "d"}}).to_string();
         let wait = Some(Duration::from_secs(30));
-        assert_eq!(read(429, wait, body.as_bytes()), Answer::Settled(retry("131056", Some(30))));
+        for (attempts, expected) in [(1, 30), (5, 30), (9, 54)] {
+            assert_eq!(read(429, wait, body.as_bytes(), attempts), Answer::Settled(retry("131056", Some(expected))));
+        }
+        let waits = [0, 1, 2, 9].map(|attempts| wait_after_report(PAIR_RATE, attempts).map(|wait| wait.as_secs()));
+        assert_eq!(waits, [Some(6), Some(6), Some(12), Some(54)]);
+        assert_eq!(
+            [130_429, 131_000, 131_047, 131_026].map(|code| wait_after_report(code, 2).map(|wait| wait.as_secs())),
+            [Some(60), Some(60), None, None]
+        );
     }
 }

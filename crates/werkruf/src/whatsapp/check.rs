@@ -1,8 +1,10 @@
 //! `whatsapp check`: whether everything between this server and Meta is in place, and what to do next.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::Client;
+use ring::hmac::{HMAC_SHA256, Key, sign};
 use secrecy::ExposeSecret;
 use serde::Serialize;
 use serde_json::Value;
@@ -17,7 +19,7 @@ const PATH: &str = "/webhooks/whatsapp";
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// `configuration`, `number 55501`, `subscription 55501`, `public address`.
+    /// `configuration`, `number 55501`, `app secret 55501`, `subscription 55501`, `public address`.
     pub(crate) what: String,
     /// `None`: it cannot be seen from here.
     pub(crate) ok: Option<bool>,
@@ -53,6 +55,7 @@ pub(crate) async fn check(settings: &WhatsAppSettings, public_url: Option<&str>,
         let readable = found.ok == Some(true);
         findings.push(found);
         if readable {
+            findings.push(check_app_secret(settings, number, client).await);
             findings.push(check_subscription(settings, number, public_url, client).await);
         }
     }
@@ -62,7 +65,7 @@ pub(crate) async fn check(settings: &WhatsAppSettings, public_url: Option<&str>,
 
 async fn check_number(settings: &WhatsAppSettings, number: &Number, client: &Client) -> Finding {
     let what = format!("number {}", number.phone_number_id);
-    let (status, body) = match ask(settings, number, "display_phone_number,verified_name,quality_rating", client).await {
+    let (status, body) = match ask(settings, number, &[("fields", "display_phone_number,verified_name,quality_rating")], client).await {
         Ok(answer) => answer,
         Err(why) => {
             let next = format!("let this machine reach {}", settings.base_url);
@@ -86,19 +89,45 @@ async fn check_number(settings: &WhatsAppSettings, number: &Number, client: &Cli
     Finding::bad(what, message, next)
 }
 
+/// Whether the app secret belongs to the app of the token: Meta compares a signature of the token with it.
+async fn check_app_secret(settings: &WhatsAppSettings, number: &Number, client: &Client) -> Finding {
+    let what = format!("app secret {}", number.phone_number_id);
+    let key = Key::new(HMAC_SHA256, number.app_secret.expose_secret().as_bytes());
+    let proof = werkruf_contract::hex(sign(&key, number.access_token.expose_secret().as_bytes()).as_ref());
+    let compare = "compare it with App settings, Basic, in Meta's app: with a wrong one every message is refused with 401";
+    match ask(settings, number, &[("fields", "id"), ("appsecret_proof", &proof)], client).await {
+        Ok((200, _)) => Finding::good(what, "it is the one of the token's app"),
+        Ok((_, body)) if body.pointer("/error/message").and_then(Value::as_str).is_some_and(|text| text.contains("appsecret_proof")) => {
+            Finding::bad(what, "it is not the one of the token's app", compare)
+        }
+        Ok((status, _)) => Finding::unseen(what, format!("Meta did not compare it ({status})"), compare),
+        Err(why) => Finding::unseen(what, format!("Meta was not asked: {why}"), compare),
+    }
+}
+
 /// Where the app's webhook points. Not every token may read it.
 async fn check_subscription(settings: &WhatsAppSettings, number: &Number, public_url: Option<&str>, client: &Client) -> Finding {
     let what = format!("subscription {}", number.phone_number_id);
     let register = "in Meta's app, under WhatsApp, Configuration, register the callback and subscribe to the field messages (docs/whatsapp.md, step 4)";
-    let answer = ask(settings, number, "webhook_configuration", client).await.unwrap_or_default();
-    let configuration = &answer.1["webhook_configuration"];
+    let (status, answer) = match ask(settings, number, &[("fields", "webhook_configuration")], client).await {
+        Ok(answer) => answer,
+        Err(why) => return Finding::unseen(what, format!("Meta was not asked where it sends messages: {why}"), "run this command again"),
+    };
+    let configuration = &answer["webhook_configuration"];
     let address = ["phone_number", "whatsapp_business_account", "application"].iter().find_map(|level| configuration[*level].as_str());
     match (address, public_url) {
         (Some(address), Some(own)) if address.trim_end_matches('/') == format!("{own}{PATH}") => {
             Finding::good(what, format!("Meta calls {address}"))
         }
-        (Some(address), _) => Finding::bad(what, format!("Meta calls {address}, which is not this server's public address"), register),
-        (None, _) => Finding::unseen(what, "this token may not read where Meta sends messages", register),
+        (Some(address), Some(_)) => {
+            Finding::bad(what, format!("Meta calls {address}, which is not this server's public address"), register)
+        }
+        (Some(address), None) => {
+            let message = format!("Meta calls {address}; this server's public address is not set, so the two were not compared");
+            Finding::unseen(what, message, register)
+        }
+        (None, _) if status == 200 => Finding::unseen(what, "Meta does not say where it sends messages", register),
+        (None, _) => Finding::unseen(what, format!("this token may not read where Meta sends messages ({status})"), register),
     }
 }
 
@@ -127,23 +156,26 @@ async fn check_public_address(settings: &WhatsAppSettings, public_url: Option<&s
             return Finding::bad(what, message, "let the proxy pass /webhooks/whatsapp on to this server unchanged, without a redirect");
         }
     }
-    if !public_url.starts_with("https://") {
-        return Finding::unseen(
-            what,
-            format!("{address} answers, but Meta needs https://"),
-            "put a proxy with HTTPS in front, or set [tls]",
-        );
+    if public_url.starts_with("https://") {
+        return Finding::good(what, format!("{address} answers Meta's handshake"));
     }
-    Finding::good(what, format!("{address} answers Meta's handshake"))
+    let found = Finding::bad(what, format!("{address} answers, but Meta needs https://"), "put a proxy with HTTPS in front, or set [tls]");
+    // A trial on this machine, without Meta.
+    let is_loopback = reqwest::Url::parse(public_url).ok().is_some_and(|url| is_loopback(url.host_str().unwrap_or_default()));
+    if is_loopback { Finding { ok: None, ..found } } else { found }
 }
 
-/// Fields of the number, as Meta has them.
-async fn ask(settings: &WhatsAppSettings, number: &Number, fields: &str, client: &Client) -> Result<(u16, Value), String> {
+/// What Meta answers to a query about the number.
+async fn ask(settings: &WhatsAppSettings, number: &Number, query: &[(&str, &str)], client: &Client) -> Result<(u16, Value), String> {
     let WhatsAppSettings { base_url, api_version, .. } = settings;
     let url = format!("{base_url}/{api_version}/{}", number.phone_number_id);
-    let request = client.get(url).query(&[("fields", fields)]).bearer_auth(number.access_token.expose_secret());
+    let request = client.get(url).query(query).bearer_auth(number.access_token.expose_secret());
     let (status, body) = get(request).await?;
     Ok((status, serde_json::from_slice(&body).unwrap_or_default()))
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.trim_matches(['[', ']']).parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 async fn get(request: reqwest::RequestBuilder) -> Result<(u16, Vec<u8>), String> {

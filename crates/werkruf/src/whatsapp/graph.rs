@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use werkruf_contract::{BoxFuture, Uuid};
 use werkruf_llm::{HttpLimits, cause, retry_after};
 use werkruf_runtime::{Channel, OutboxBody, SendResult};
-use werkruf_store::{OutboxRow, PersonAddress};
+use werkruf_store::{OutboxRow, PersonAddress, canonical_phone};
 
 use super::answer::{self, Answer};
 use super::settings::{Number, WhatsAppSettings};
@@ -22,8 +22,10 @@ use super::{CHANNEL, markup, outgoing, split};
 
 /// The time limit for opening a connection. It is shorter than the one of a request, so that a message that surely did not leave is known as such.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
-/// The time limit of one request, which ends before the outbox gives the row up.
+/// The time limit of all requests for one row, which ends before the outbox gives the row up.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
+/// With less time left a request is not begun: it would only be in doubt.
+const SHORTEST_REQUEST: Duration = Duration::from_secs(1);
 /// The time limit of a request that nothing depends on.
 const MARK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many messages are being marked as read at once; further ones are not marked.
@@ -93,7 +95,7 @@ impl WhatsApp {
     fn post(&self, settings: &WhatsAppSettings, number: &Number, body: &Value) -> RequestBuilder {
         let WhatsAppSettings { base_url, api_version, .. } = settings;
         let url = format!("{base_url}/{api_version}/{}/messages", number.phone_number_id);
-        self.client.post(url).bearer_auth(number.access_token.expose_secret()).json(body).timeout(REQUEST_TIMEOUT)
+        self.client.post(url).bearer_auth(number.access_token.expose_secret()).json(body)
     }
 
     async fn send_row(&self, row: &OutboxRow) -> SendResult {
@@ -109,7 +111,8 @@ impl WhatsApp {
         let Some(message) = outgoing::message(row, &body, number) else {
             return dead("internal", "the row carries nothing that can be sent by WhatsApp");
         };
-        let closed = match self.request(&settings, number, &message).await {
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let closed = match self.request(&settings, number, &message, row.attempts, deadline).await {
             Answer::Settled(result) => return hidden(result, number),
             Answer::WindowClosed { message } => message,
         };
@@ -117,15 +120,21 @@ impl WhatsApp {
         let Some(template) = outgoing::template(row, &body, number).filter(|_| !is_template) else {
             return dead(&answer::WINDOW_CLOSED.to_string(), &closed);
         };
-        match self.request(&settings, number, &template).await {
+        match self.request(&settings, number, &template, row.attempts, deadline).await {
             Answer::Settled(result) => hidden(result, number),
             Answer::WindowClosed { message } => dead(&answer::WINDOW_CLOSED.to_string(), &message),
         }
     }
 
-    async fn request(&self, settings: &WhatsAppSettings, number: &Number, body: &Value) -> Answer {
+    /// One request, to be answered before `deadline`.
+    async fn request(&self, settings: &WhatsAppSettings, number: &Number, body: &Value, attempts: u32, deadline: Instant) -> Answer {
         self.wait_for_turn(&number.phone_number_id).await;
-        let response = match self.post(settings, number, body).send().await {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left < SHORTEST_REQUEST {
+            let message = "no time was left for the request".to_owned();
+            return Answer::Settled(SendResult::Retry { after: None, code: "upstream_unreachable".to_owned(), message });
+        }
+        let response = match self.post(settings, number, body).timeout(left).send().await {
             Ok(response) => response,
             Err(error) => return Answer::Settled(not_answered(&error)),
         };
@@ -133,8 +142,8 @@ impl WhatsApp {
         match bounded(response).await {
             // The message was accepted, but its id is not known.
             Err(error) if status < 300 => Answer::Settled(not_answered(&error)),
-            Err(_) => answer::read(status, wait, b""),
-            Ok(body) => answer::read(status, wait, &body),
+            Err(_) => answer::read(status, wait, b"", attempts),
+            Ok(body) => answer::read(status, wait, &body, attempts),
         }
     }
 
@@ -172,6 +181,16 @@ async fn bounded(mut response: Response) -> Result<Vec<u8>, reqwest::Error> {
     Ok(body)
 }
 
+/// The digits of a phone number with its country code, as Meta wants them; `None` for a number without one.
+fn dialed(phone: &str) -> Option<String> {
+    let phone = phone.trim();
+    let has_country = phone.starts_with('+') || phone.starts_with("00") || !phone.starts_with('0');
+    // The canonical form says whether it is a phone number; digits that it leaves out are dialed.
+    canonical_phone(phone).filter(|_| has_country)?;
+    let digits: String = phone.replace("(0)", "").chars().filter(char::is_ascii_digit).collect();
+    Some(digits.strip_prefix("00").map_or(digits.clone(), str::to_owned))
+}
+
 /// Meta repeats a malformed token in its message.
 fn hidden(result: SendResult, number: &Number) -> SendResult {
     let clean = |message: String| message.replace(number.access_token.expose_secret(), "[redacted]");
@@ -189,7 +208,9 @@ impl Channel for WhatsApp {
     }
 
     fn parts(&self, text: &str) -> Vec<String> {
-        split::split(&markup::to_whatsapp(text), split::PART_UNITS)
+        let parts = split::split(&markup::to_whatsapp(text), split::PART_UNITS);
+        // An answer of marks only is sent as it is: without a part nobody would get an answer.
+        if parts.is_empty() { split::split(text, split::PART_UNITS) } else { parts }
     }
 
     fn send<'a>(&'a self, row: &'a OutboxRow) -> BoxFuture<'a, SendResult> {
@@ -200,14 +221,17 @@ impl Channel for WhatsApp {
         self.settings().reconcile
     }
 
+    fn has_account(&self, tenant_id: Uuid, account: &str) -> bool {
+        self.settings().number(account).is_some_and(|number| number.tenant_id == tenant_id)
+    }
+
     /// A number of the tenant, that of the person's branch first. Whoever has not written may get a template only.
     fn address_of(&self, tenant_id: Uuid, person: &PersonAddress) -> Option<(String, String)> {
         let settings = self.settings();
         let mut own = settings.numbers.iter().filter(|number| number.tenant_id == tenant_id);
         let of_branch = own.clone().find(|number| number.branch_id.is_some() && number.branch_id == person.branch_id);
         let number = of_branch.or_else(|| own.next())?;
-        let digits = |phone: &String| phone.chars().filter(char::is_ascii_digit).collect::<String>().trim_start_matches("00").to_owned();
-        let phone = person.phone.as_ref().map(digits).filter(|digits| !digits.is_empty());
+        let phone = person.phone.as_deref().and_then(dialed);
         Some((number.phone_number_id.clone(), phone.or_else(|| person.whatsapp_user_id.clone())?))
     }
 }

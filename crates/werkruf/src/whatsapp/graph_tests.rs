@@ -33,6 +33,7 @@ async fn respond(State(stub): State<Stub>, uri: Uri, headers: HeaderMap, body: S
 fn number() -> Number {
     Number {
         phone_number_id: "55501".to_owned(),
+        place: "/whatsapp/numbers/0".to_owned(),
         tenant: "demo".to_owned(),
         tenant_id: Uuid::nil(),
         branch_id: Some(1),
@@ -53,6 +54,8 @@ fn channel(base_url: &str, number: Number) -> WhatsApp {
         reconcile: Duration::from_secs(30),
         numbers: vec![number],
         keywords: Keywords::default(),
+        app_secret: None,
+        verify_token: None,
     };
     WhatsApp::new(http_client(&WhatsApp::http_limits()).unwrap(), settings)
 }
@@ -235,5 +238,40 @@ fn an_answer_becomes_parts() {
     let whatsapp = channel("http://127.0.0.1:1", number());
     assert_eq!(whatsapp.parts("**Hallo**"), ["*Hallo*"]);
     assert_eq!(whatsapp.parts(" \n"), Vec::<String>::new());
+    assert_eq!(whatsapp.parts("![](https://a.example/x.png)"), ["🖼"]);
+    assert_eq!(whatsapp.parts("# \n"), ["#"], "never nothing for a text");
     assert_eq!(whatsapp.parts(&"word ".repeat(2000)).len(), 3);
+}
+
+#[tokio::test]
+async fn without_time_for_an_answer_no_request_is_begun() {
+    let whatsapp = channel("http://127.0.0.1:1", number());
+    let settings = whatsapp.settings();
+    let answer = whatsapp.request(&settings, &number(), &json!({}), 1, Instant::now()).await;
+    assert!(matches!(&answer, Answer::Settled(SendResult::Retry { code, .. }) if code == "upstream_unreachable"), "{answer:?}");
+}
+
+#[test]
+fn a_person_is_reached_by_a_number_with_its_country_code() {
+    let whatsapp = channel("http://127.0.0.1:1", number());
+    let reached = |phone: &str, scoped: Option<&str>| {
+        let person = PersonAddress {
+            user_id: 1,
+            branch_id: None,
+            locale: "de".to_owned(),
+            phone: Some(phone.to_owned()),
+            whatsapp_user_id: scoped.map(str::to_owned),
+        };
+        whatsapp.address_of(number().tenant_id, &person).map(|(_, address)| address)
+    };
+    for (phone, address) in [
+        ("+49 (0)171 234-56 78", "491712345678"),
+        ("0049 171 2345678", "491712345678"),
+        ("+54 9 11 1234 5678", "5491112345678"),
+        ("491712345678", "491712345678"),
+    ] {
+        assert_eq!(reached(phone, None).as_deref(), Some(address), "{phone}");
+    }
+    assert_eq!(["0171 2345678", "call me", "+49"].map(|phone| reached(phone, None)), [None, None, None]);
+    assert_eq!(reached("0171 2345678", Some("DE.7")).as_deref(), Some("DE.7"));
 }

@@ -34,7 +34,7 @@ fn verdict(entry: &Value) -> Value {
         return json!({"query": entry["query"], "status": if found.is_some() { 200 } else { 403 }, "body": found});
     }
     let status = entry["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or_default();
-    let read = answer::read(status, None, entry["body"].to_string().as_bytes());
+    let read = answer::read(status, None, entry["body"].to_string().as_bytes(), 1);
     let retryable = match &read {
         _ if status < 300 => Value::Null,
         Answer::Settled(SendResult::Retry { .. }) => true.into(),

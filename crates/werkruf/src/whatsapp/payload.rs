@@ -94,7 +94,10 @@ pub fn parse(raw: &[u8]) -> Result<Vec<Event>, PayloadFault> {
     if count_json_values(raw) > MAX_JSON_VALUES {
         return Err(PayloadFault::TooMany);
     }
-    let payload: Value = serde_json::from_slice(raw).map_err(|error| PayloadFault::NotJson(error.to_string()))?;
+    let not_json = |error: serde_json::Error| PayloadFault::NotJson(error.to_string());
+    let payload: Value = serde_json::from_slice(raw)
+        .or_else(|error| whole_characters(raw).map_or(Err(error), |mended| serde_json::from_slice(&mended)))
+        .map_err(not_json)?;
     let Some(entries) = payload.get("entry").and_then(Value::as_array) else { return Err(PayloadFault::NotWhatsApp) };
     let mut events = Vec::new();
     for value in entries.iter().flat_map(|entry| list(entry, "changes")).filter_map(|change| change.get("value")) {
@@ -104,6 +107,32 @@ pub fn parse(raw: &[u8]) -> Result<Vec<Event>, PayloadFault> {
         }
     }
     Ok(events)
+}
+
+/// The JSON with U+FFFD for each escaped half of a character; `None` if it has none. A text that somebody cut may end in such a half,
+/// and one text must not keep a whole batch away.
+fn whole_characters(raw: &[u8]) -> Option<Vec<u8>> {
+    let unit = |at: usize| {
+        let digits = raw.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let (mut out, mut at, mut changed) = (Vec::with_capacity(raw.len()), 0, false);
+    while at < raw.len() {
+        let length = match (unit(at), unit(at + 6)) {
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => 12,
+            (Some(0xD800..=0xDFFF), _) => {
+                out.extend_from_slice(b"\\ufffd");
+                (at, changed) = (at + 6, true);
+                continue;
+            }
+            // An escaped backslash begins no other escape.
+            _ if raw[at] == b'\\' => 2.min(raw.len() - at),
+            _ => 1,
+        };
+        out.extend_from_slice(&raw[at..at + length]);
+        at += length;
+    }
+    changed.then_some(out)
 }
 
 fn read_change(value: &Value, events: &mut Vec<Event>) {

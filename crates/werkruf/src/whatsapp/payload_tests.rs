@@ -107,6 +107,30 @@ fn a_batch_keeps_the_order_and_each_message_its_own_sender() {
 }
 
 #[test]
+fn half_a_character_does_not_keep_a_batch_away() {
+    let messages = |text: &str| {
+        let first = format!(r#"{{"id": "a", "from": "491701", "type": "text", "text": {{"body": "{text}"}}}}"#);
+        let second = r#"{"id": "b", "from": "491701", "type": "text", "text": {"body": "whole"}}"#;
+        let value = format!(r#"{{"metadata": {{"phone_number_id": "1"}}, "messages": [{first}, {second}]}}"#);
+        let events = parse(format!(r#"{{"entry": [{{"changes": [{{"value": {value}}}]}}]}}"#).as_bytes())?;
+        let text = |event: &Event| match event {
+            Event::Message(message) => message.text.clone().unwrap_or_default(),
+            _ => String::new(),
+        };
+        Ok::<_, PayloadFault>(events.iter().map(text).collect::<Vec<_>>())
+    };
+    for (written, read) in [
+        (r"cut \ud83d", "cut \u{fffd}"),
+        (r"\uDE00 cut", "\u{fffd} cut"),
+        (r"\ud83d\ud83d\ude00 \ud83d\n", "\u{fffd}😀 \u{fffd}\n"),
+        (r"\ud83d \\ud83d", "\u{fffd} \\ud83d"),
+    ] {
+        assert_eq!(messages(written), Ok(vec![read.to_owned(), "whole".to_owned()]), "{written}");
+    }
+    assert!(matches!(messages(r"\ud83d \x"), Err(PayloadFault::NotJson(_))), "another fault stays one");
+}
+
+#[test]
 fn what_is_no_payload_is_refused_and_what_is_empty_has_no_events() {
     assert!(matches!(parse(b"{"), Err(PayloadFault::NotJson(_))));
     assert_eq!(parse(b"{}"), Err(PayloadFault::NotWhatsApp));

@@ -31,6 +31,8 @@ pub(super) struct Receiver {
     pub(super) settings: Arc<WhatsAppSettings>,
     /// The numbers whose app has signed the request.
     pub(super) numbers: Vec<Number>,
+    /// The SHA-256 of its body.
+    pub(super) digest: String,
 }
 
 /// What a message is for.
@@ -60,14 +62,11 @@ impl Receiver {
     /// Stores all events. After an error Meta sends the whole payload again; what is stored already is recognised.
     pub(super) async fn receive(&self, events: Vec<Event>) -> Result<(), Refusal> {
         let mut first_error = Ok(());
-        for event in events {
+        for (at, event) in events.into_iter().enumerate() {
             let stored = match event {
                 Event::Message(message) => self.message(&message).await,
                 Event::Status(status) => self.status(&status).await,
-                Event::Error(error) => {
-                    self.error(&error);
-                    Ok(())
-                }
+                Event::Error(error) => self.error(&error, at).await,
             };
             match stored {
                 // Nothing else can be stored now either.
@@ -93,11 +92,17 @@ impl Receiver {
         self.app.store.as_ref()
     }
 
-    fn error(&self, error: &ErrorEvent) {
-        if self.number(&error.phone_number_id).is_some() {
-            let ErrorEvent { phone_number_id, code, title } = error;
+    /// Records an error of a number. It has no id, so the payload and its place there name it.
+    async fn error(&self, error: &ErrorEvent, at: usize) -> Result<(), Refusal> {
+        let ErrorEvent { phone_number_id, code, title } = error;
+        let Some(number) = self.number(phone_number_id) else { return Ok(()) };
+        let now = self.app.clock.now();
+        let inbox = self.inbox(phone_number_id, format!("error:{}:{}:{at}", code.unwrap_or_default(), self.digest), now);
+        let recorded = RecordedInbound { tenant_id: number.tenant_id, inbox, rows: Vec::new(), notice: None, now };
+        if self.outbox().record_inbound(recorded).await? {
             tracing::warn!(phone_number_id, code, title, "WhatsApp reports an error");
         }
+        Ok(())
     }
 
     pub(super) fn inbox(&self, account: &str, external_id: String, now: Timestamp) -> InboxEntry {
@@ -115,11 +120,15 @@ impl Receiver {
         if purpose == Purpose::Silent || address.is_empty() {
             return self.record(&delivery, Vec::new(), None).await;
         }
-        let Some(person) = self.sender(number, event).await? else { return self.unknown_sender(&delivery).await };
         let written_at = event.timestamp.and_then(|second| Timestamp::from_second(second).ok()).unwrap_or(now).min(now);
-        if now.duration_since(written_at) > STALE_AFTER {
-            return self.stale(&delivery, &person).await;
-        }
+        let is_stale = now.duration_since(written_at) > STALE_AFTER;
+        let person = match (self.sender(number, event).await?, is_stale) {
+            (Some(person), false) => person,
+            (Some(person), true) => return self.stale(&delivery, &person).await,
+            (None, false) => return self.unknown_sender(&delivery).await,
+            // Nobody waits for a text about it any more, and none could be sent.
+            (None, true) => return self.record(&delivery, Vec::new(), None).await,
+        };
         match purpose {
             Purpose::Turn(text) => self.turn(&delivery, &person, text, written_at).await,
             Purpose::Decision { approval_id, approve } => self.decision(&delivery, &person, approval_id, approve).await,

@@ -1,8 +1,9 @@
 //! Delivery reports: what became of a message that this server sent.
 
+use jiff::Timestamp;
 use werkruf_contract::Uuid;
 use werkruf_runtime::{OutboxBody, Refusal};
-use werkruf_store::{DeliveryReport, OutboxRow, RecordedInbound, ReportedStatus, crash};
+use werkruf_store::{DeliveryReport, MAX_AGE, MAX_ATTEMPTS, OutboxRow, RecordedInbound, ReportedStatus, Resend, StoreError, crash};
 
 use super::payload::StatusEvent;
 use super::receive::Receiver;
@@ -10,7 +11,7 @@ use super::settings::Number;
 use super::{CHANNEL, answer, outgoing};
 
 impl Receiver {
-    /// Moves the row forward. A message that failed because the person wrote nothing for 24 hours is sent again as a template.
+    /// Moves the row forward. A message that failed for a reason that passes is sent again.
     pub(super) async fn status(&self, event: &StatusEvent) -> Result<(), Refusal> {
         let Some(number) = self.number(&event.phone_number_id) else { return Ok(()) };
         let (tenant_id, now) = (number.tenant_id, self.app.clock.now());
@@ -23,11 +24,8 @@ impl Receiver {
             "read" | "played" => ReportedStatus::Read,
             "failed" => {
                 let code = event.errors.as_ref().and_then(|codes| codes.first()).copied().unwrap_or_default();
-                let row = match outbox_id {
-                    Some(id) => self.outbox().outbox_row(tenant_id, id).await?,
-                    None => None,
-                };
-                let resend = row.as_ref().filter(|_| code == answer::WINDOW_CLOSED).and_then(|row| resend(row, number));
+                let row = self.reported_row(number, outbox_id, &event.id).await?;
+                let resend = row.as_ref().and_then(|row| resend(row, number, code, now));
                 if let (Some(row), None) = (&row, &resend) {
                     announce = self.app.runtime.dead_letter_rows(row, &code.to_string()).await?;
                 }
@@ -49,10 +47,27 @@ impl Receiver {
         }
         Ok(())
     }
+
+    /// The row that a report is about: Meta returns its id, but not with every report.
+    async fn reported_row(&self, number: &Number, outbox_id: Option<Uuid>, message_id: &str) -> Result<Option<OutboxRow>, StoreError> {
+        let account = &number.phone_number_id;
+        if let Some(id) = outbox_id {
+            let row = self.outbox().outbox_row(number.tenant_id, id).await?;
+            if let Some(row) = row.filter(|row| row.recipient.channel == CHANNEL && row.recipient.account == *account) {
+                return Ok(Some(row));
+            }
+        }
+        self.outbox().outbox_row_sent_as(number.tenant_id, CHANNEL.to_owned(), account.clone(), message_id.to_owned()).await
+    }
 }
 
-/// The body of a row that is sent again as a template.
-fn resend(row: &OutboxRow, number: &Number) -> Option<String> {
-    let body: OutboxBody = serde_json::from_str(&row.body).ok()?;
-    serde_json::to_string(&outgoing::as_template(&body, number)?).ok()
+/// What is sent instead of a failed message: a template if the person wrote nothing for 24 hours, the same again after a temporary failure.
+fn resend(row: &OutboxRow, number: &Number, code: i64, now: Timestamp) -> Option<Resend> {
+    if code == answer::WINDOW_CLOSED {
+        let body: OutboxBody = serde_json::from_str(&row.body).ok()?;
+        return Some(Resend { body: serde_json::to_string(&outgoing::as_template(&body, number)?).ok()?, at: now });
+    }
+    let at = now + answer::wait_after_report(code, row.attempts)?;
+    let given_up = row.attempts >= MAX_ATTEMPTS || at.duration_since(row.created_at) > MAX_AGE;
+    (!given_up).then(|| Resend { body: row.body.clone(), at })
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use axum::extract::{RawQuery, State};
 use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, StatusCode};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_store::crash;
 
 use super::handshake::challenge;
-use super::payload;
+use super::payload::{self, PayloadFault};
 use super::receive::Receiver;
 use super::settings::{Number, WhatsAppSettings};
 use super::signature::{self, Signature};
@@ -38,7 +39,7 @@ async fn verify(
     RawQuery(query): RawQuery,
 ) -> Result<([(HeaderName, &'static str); 2], String), ApiError> {
     let settings = api.app.whatsapp().settings();
-    let tokens = settings.numbers.iter().map(|number| &number.verify_token);
+    let tokens = settings.numbers.iter().map(|number| &number.verify_token).chain(&settings.verify_token);
     let challenge = challenge(query.as_deref().unwrap_or_default(), tokens).ok_or_else(|| {
         ApiError::forbidden("forbidden", "The verify token is wrong; register the webhook with the one of this server's configuration.")
     })?;
@@ -58,13 +59,23 @@ async fn receive(State(api): State<Arc<ApiState>>, headers: HeaderMap, body: bod
     let raw = body::bytes_up_to(body, BODY_LIMIT).await?;
     let settings = api.app.whatsapp().settings();
     let numbers = signed_numbers(&settings, &signature, &raw);
-    if numbers.is_empty() {
+    let of_app = |secret: &SecretString| signature.is_of(&raw, secret);
+    // The app may have numbers that the configuration does not name. Their messages are counted.
+    if numbers.is_empty() && !settings.app_secret.as_ref().is_some_and(of_app) {
         return Err(unsigned());
     }
     raw.reserve_all_values()?;
-    let events = payload::parse(&raw).map_err(|fault| ApiError::invalid(format!("The body {fault}.")))?;
+    let events = match payload::parse(&raw) {
+        Ok(events) => events,
+        Err(fault @ PayloadFault::NotJson(_)) => return Err(ApiError::invalid(format!("The body {fault}."))),
+        // Meta signed it and would send it again for a week, with the same end.
+        Err(fault) => {
+            tracing::warn!(%fault, bytes = raw.len(), "a signed payload of the webhook was left out");
+            return Ok(StatusCode::OK);
+        }
+    };
     crash::point("whatsapp_received");
-    let receiver = Receiver { app: Arc::clone(&api.app), settings, numbers };
+    let receiver = Receiver { app: Arc::clone(&api.app), settings, numbers, digest: werkruf_contract::hex(&Sha256::digest(&raw[..])) };
     // Detached: what is stored must be whole, also when Meta closes the connection.
     api.run_detached(async move { receiver.receive(events).await }).await??;
     crash::point("whatsapp_recorded");

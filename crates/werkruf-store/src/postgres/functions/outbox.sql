@@ -169,7 +169,7 @@ BEGIN
     -- A report about another sending of the row does not count.
     UPDATE outbox SET status = CASE WHEN doc ? 'resend' THEN 'pending' ELSE 'dead' END, body = coalesce((doc ->> 'resend')::json, body),
       external_id = CASE WHEN doc ? 'resend' THEN NULL ELSE external_id END, error_code = doc ->> 'code', error = doc ->> 'message',
-      next_at = the_time, owner = NULL, updated_at = the_time
+      next_at = coalesce((doc ->> 'resend_at')::timestamptz, the_time), owner = NULL, updated_at = the_time
     WHERE tenant_id = the_tenant AND id = the_row.id AND status IN ('sending', 'sent')
       AND (external_id IS NULL OR external_id = doc ->> 'external_id');
     IF FOUND AND NOT doc ? 'resend' THEN
