@@ -3,17 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Principal, Uuid};
-use werkruf_store::{ApprovalFilter, ApprovalRow, Author, Decision, DecisionOutcome, InboxEntry, Page, RecordedInbound, StoreError, crash};
+use werkruf_store::{ApprovalFilter, ApprovalRow, Author, Decision, DecisionOutcome, NewOutboxRow, Page, StoreError, crash};
 
 use crate::call::decision_rows;
 use crate::engine::Engine;
 use crate::recovery::{expire_approvals, wake};
 use crate::request::Refusal;
-
-/// How long the inbox remembers that a decision was told. A decision is made once.
-const TOLD_WINDOW: SignedDuration = SignedDuration::from_hours(24);
 
 /// Who wants to see or decide. A key with scope `admin` needs no person.
 #[derive(Debug, Clone, Copy)]
@@ -67,12 +64,13 @@ pub(crate) async fn approvals(
 
 /// Decides, once, and continues the turn.
 pub(crate) async fn decide(engine: &Arc<Engine>, decider: Decider<'_>, id: Uuid, approve: bool) -> Result<ApprovalRow, Refusal> {
-    approval(engine, decider, id).await?;
+    let asked = approval(engine, decider, id).await?;
     let status = if approve { ApprovalStatus::Approved } else { ApprovalStatus::Denied };
     let by = decider.person.map_or(decider.credential, |person| person.user_id.as_str()).to_owned();
     let (key, by_another) = (Some(decider.credential.to_owned()), approve && engine.setup().four_eyes);
     let (at, author) = (engine.store.clock.now(), Some(decider.author.clone()));
-    store_decision(engine, decider.tenant_id, id, Decision { status, by, key, by_another, at, author }).await
+    let outbox = rows_for_others(engine, ApprovalRow { status, decided_by: Some(by.clone()), ..asked }).await?;
+    store_decision(engine, decider.tenant_id, id, Decision { status, by, key, by_another, at, author, outbox }).await
 }
 
 /// Withdraws the pending approval of a call that is canceled. `None` when the call has none, false when it was decided first.
@@ -80,7 +78,8 @@ pub(crate) async fn cancel_approval(engine: &Arc<Engine>, tenant_id: Uuid, turn_
     let filter = ApprovalFilter { turn_id: Some(turn_id), status: Some(ApprovalStatus::Pending), roles: None };
     let Some(approval) = approval_of_call(engine, tenant_id, call_id, filter).await? else { return Ok(None) };
     let (status, by, at) = (ApprovalStatus::Canceled, "canceled".to_owned(), engine.store.clock.now());
-    match store_decision(engine, tenant_id, approval.id, Decision { status, by, key: None, by_another: false, at, author: None }).await {
+    let decision = Decision { status, by, key: None, by_another: false, at, author: None, outbox: Vec::new() };
+    match store_decision(engine, tenant_id, approval.id, decision).await {
         Ok(_) => Ok(Some(true)),
         Err(Refusal::Conflict { .. }) => Ok(Some(false)),
         Err(refusal) => Err(refusal),
@@ -114,9 +113,7 @@ async fn store_decision(engine: &Arc<Engine>, tenant_id: Uuid, id: Uuid, decisio
             tracing::info!(approval_id = %id, turn_id = %row.turn_id, status = %row.status, "an approval was decided");
             wake(engine, tenant_id, row.turn_id).await?;
             engine.store.cluster.notify();
-            if let Err(error) = tell_others(engine, &row).await {
-                tracing::warn!(approval_id = %id, %error, "the other approvers were not told of the decision");
-            }
+            engine.journals.outbox.wake();
             Ok(row)
         }
         DecisionOutcome::AskedByDecider(_) => Err(Refusal::FourEyes),
@@ -128,13 +125,12 @@ async fn store_decision(engine: &Arc<Engine>, tenant_id: Uuid, id: Uuid, decisio
     }
 }
 
-/// Tells the people who got buttons what another one decided. The inbox keeps it from being told twice.
-async fn tell_others(engine: &Engine, row: &ApprovalRow) -> Result<(), StoreError> {
-    let decided = matches!(row.status, ApprovalStatus::Approved | ApprovalStatus::Denied);
-    if !decided || engine.setup().channels.of_people().next().is_none() {
-        return Ok(());
+/// What the people who got buttons are told about the decision of another one. The row is as the decision leaves it.
+async fn rows_for_others(engine: &Engine, row: ApprovalRow) -> Result<Vec<NewOutboxRow>, StoreError> {
+    if engine.setup().channels.of_people().next().is_none() {
+        return Ok(Vec::new());
     }
-    let (store, tenant_id, now) = (&engine.store, row.tenant_id, engine.store.clock.now());
+    let (store, tenant_id) = (&engine.store, row.tenant_id);
     let asked = store.outbox.approval_rows(tenant_id, row.id).await?;
     let mut people: HashMap<String, Arc<Principal>> = HashMap::new();
     for id in asked.iter().filter_map(|row| row.recipient.user_id.clone()).chain(row.decided_by.clone()) {
@@ -145,20 +141,7 @@ async fn tell_others(engine: &Engine, row: &ApprovalRow) -> Result<(), StoreErro
     let by = row.decided_by.as_deref().unwrap_or_default();
     let by = people.get(by).map_or(by, |person| person.name.as_str());
     let locale_of = |id: &str| people.get(id).map(|person| person.locale.clone()).unwrap_or_default();
-    let rows = decision_rows(row, by, &asked, locale_of, &store.clock);
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let inbox = InboxEntry {
-        channel: "approval".to_owned(),
-        account: String::new(),
-        external_id: row.id.to_string(),
-        fingerprint: String::new(),
-        expires_at: now + TOLD_WINDOW,
-    };
-    store.outbox.record_inbound(RecordedInbound { tenant_id, inbox, rows, notice: None, now }).await?;
-    engine.journals.outbox.wake();
-    Ok(())
+    Ok(decision_rows(&row, by, &asked, locale_of, &store.clock))
 }
 
 /// An approval past its time counts as expired, whether or not the scan has marked it.

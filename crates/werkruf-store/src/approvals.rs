@@ -7,7 +7,7 @@ use serde_json::json;
 use werkruf_contract::{ApprovalStatus, Uuid};
 
 use crate::page::bytes_of;
-use crate::{Act, Author, JsonText, ListRow, Page, StoreFuture};
+use crate::{Act, Author, JsonText, ListRow, NewOutboxRow, Page, StoreFuture};
 
 /// An approval request, written together with its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +90,8 @@ pub struct Decision {
     pub at: Timestamp,
     /// Who decided, for the audit log; `None` where the server withdraws an approval, which is no administrative act.
     pub author: Option<Author>,
+    /// What the others are told, written together with the decision.
+    pub outbox: Vec<NewOutboxRow>,
 }
 
 impl Decision {

@@ -22,7 +22,9 @@ const PAUSES_FOR_PROGRAMS: [u64; 9] = [1, 4, 16, 64, 256, 1024, 4096, 10_800, 10
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(3600);
 /// The longest pause that a channel may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 3600);
+/// Between two attempts to write the end of a sending.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_SETTLE_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct Delivery {
     engine: Arc<Engine>,
@@ -73,14 +75,18 @@ impl Delivery {
         }
     }
 
-    /// Writes the end. A database that does not answer is tried again for as long as the claim lasts, because only this process knows.
+    /// Writes the end. A database that does not answer is tried again until the process ends, because only this process knows the end.
+    /// A process that drains waits no longer than the claim.
     async fn settle(&self, row: &OutboxRow, end: SendEnd) -> Result<bool, StoreError> {
-        let clock = &self.engine.store.clock;
+        let engine = &self.engine;
+        let mut pause = SETTLE_PAUSE;
         loop {
+            let goes_on = || !engine.stopping.is_raised() || engine.store.clock.now() < self.until;
             match self.try_settle(row, end.clone()).await {
-                Err(error) if error.is_retryable() && clock.now() < self.until => tokio::time::sleep(SETTLE_PAUSE).await,
+                Err(error) if error.is_retryable() && goes_on() => tokio::time::sleep(pause).await,
                 settled => return settled,
             }
+            pause = (pause * 2).min(LONGEST_SETTLE_PAUSE);
         }
     }
 
@@ -89,8 +95,9 @@ impl Delivery {
             SendEnd::Dead { code, .. } => dead_letter_rows(&self.engine, row, code).await?,
             SendEnd::Sent { .. } | SendEnd::Retry { .. } | SendEnd::Unknown { .. } => Vec::new(),
         };
-        let (now, tenant_id, id, attempt) = (self.engine.store.clock.now(), row.tenant_id, row.id, row.attempts);
-        self.engine.store.outbox.settle(Settlement { tenant_id, id, attempt, end, announce, now }).await
+        let (now, owner) = (self.engine.store.clock.now(), self.engine.owner.clone());
+        let (tenant_id, id, attempt) = (row.tenant_id, row.id, row.attempts);
+        self.engine.store.outbox.settle(Settlement { tenant_id, id, owner, attempt, end, announce, now }).await
     }
 }
 
@@ -121,7 +128,7 @@ fn end_of(result: SendResult, row: &OutboxRow, reconcile_after: Duration, now: T
     // A channel that names a pause knows better than the schedule.
     let pause = after.unwrap_or_else(|| pause_after(row)).min(LONGEST_PAUSE);
     let at = now + pause.mul_f64(1.0 + chance / 4.0);
-    if row.attempts >= MAX_ATTEMPTS || at.duration_since(row.created_at) > MAX_AGE {
+    if row.attempts >= MAX_ATTEMPTS || at.duration_since(row.first_at.unwrap_or(now)) > MAX_AGE {
         return SendEnd::Dead { code: ATTEMPTS_EXHAUSTED.to_owned(), message: format!("the last attempt: {code}: {message}") };
     }
     SendEnd::Retry { at, code, message }

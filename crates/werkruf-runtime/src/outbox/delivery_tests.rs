@@ -28,7 +28,8 @@ fn row(attempts: u32, repeatable: bool, age: SignedDuration) -> OutboxRow {
         error: None,
         external_id: None,
         next_at: now(),
-        created_at: now() - age,
+        first_at: Some(now() - age),
+        created_at: now() - SignedDuration::from_hours(100),
         updated_at: now(),
     }
 }
@@ -69,5 +70,5 @@ fn a_doubtful_sending_is_repeated_only_where_the_recipient_recognizes_it() {
     let end = end_of(unknown(), &row(1, false, SignedDuration::ZERO), Duration::from_secs(30), now(), 0.5);
     let until = now() + Duration::from_secs(30);
     assert_eq!(end, SendEnd::Unknown { until, code: "timeout".to_owned(), message: "m".to_owned() });
-    assert_eq!(pause(unknown(), &row(2, true, SignedDuration::ZERO), 0.5), Some(2000));
+    assert_eq!(pause(unknown(), &row(2, true, SignedDuration::ZERO), 0.5), Some(4500));
 }

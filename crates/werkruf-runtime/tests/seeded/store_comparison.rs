@@ -337,7 +337,8 @@ impl Comparison {
         let statuses = [ApprovalStatus::Approved, ApprovalStatus::Denied, ApprovalStatus::Canceled];
         let status = statuses[usize::try_from(self.below(3)).unwrap()];
         let (by, key, by_another) = (self.below(2) + 1, self.below(2) + 1, self.below(4) == 0);
-        let decision = Decision { status, by: by.to_string(), key: Some(format!("key:{key}")), by_another, at: now, author: None };
+        let decision =
+            Decision { status, by: by.to_string(), key: Some(format!("key:{key}")), by_another, at: now, author: None, outbox: Vec::new() };
         let _ = both!(self, decide(tenant_id, id, decision));
     }
 

@@ -153,10 +153,13 @@ impl Outbox for PostgresStore {
         Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
             let entry = Arc::clone(&entry);
             Box::pin(async move {
-                let time = ms(now);
-                let rows = transaction.query("SELECT release_outbox($1, $2, $3)", &[p(&tenant_id), p(&id), p(&time)]).await?;
-                let rows = only(&rows, |columns| columns.int()).map(|released| u64::try_from(released).unwrap_or(0))?;
-                if rows > 0 {
+                let (time, is_retry) = (ms(now), transaction.is_retry());
+                let sql = "SELECT released, known FROM release_outbox($1, $2, $3, $4)";
+                let rows = transaction.query(sql, &[p(&tenant_id), p(&id), p(&time), p(&is_retry)]).await?;
+                let (rows, known) = only(&rows, |columns| Ok((columns.int()?, columns.flag()?)))?;
+                let rows = u64::try_from(rows).unwrap_or(0);
+                // An earlier attempt that was committed has its entry.
+                if rows > 0 && !known {
                     record(transaction, &entry.0, tenant_id, &entry.1, &[released(id, rows)], now).await?;
                 }
                 Ok(rows)
@@ -291,6 +294,7 @@ impl<'a> From<&'a NewContact> for ContactDocument<'a> {
 struct SettleDocument<'a> {
     tenant_id: Uuid,
     id: Uuid,
+    owner: &'a str,
     attempt: u32,
     status: &'static str,
     next_at: Option<Timestamp>,
@@ -313,6 +317,7 @@ impl<'a> From<&'a Settlement> for SettleDocument<'a> {
         Self {
             tenant_id: settlement.tenant_id,
             id: settlement.id,
+            owner: &settlement.owner,
             attempt: settlement.attempt,
             status,
             next_at: ms_or_null(next_at),

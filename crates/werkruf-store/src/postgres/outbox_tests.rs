@@ -35,7 +35,8 @@ async fn send_all(process: Process, owner: String, log: Arc<Log>) {
             let Claimed::Send(row) = claimed else { panic!("{claimed:?}") };
             log.claimed.lock().unwrap().push((row.recipient.lane.clone(), row.id));
             let end = SendEnd::Sent { external_id: Some(row.id.to_string()) };
-            let settlement = Settlement { tenant_id: row.tenant_id, id: row.id, attempt: 1, end, announce: Vec::new(), now: process.now };
+            let (tenant_id, id, owner, now) = (row.tenant_id, row.id, owner.clone(), process.now);
+            let settlement = Settlement { tenant_id, id, owner, attempt: 1, end, announce: Vec::new(), now };
             assert!(process.store.settle(settlement).await.unwrap());
         }
     }

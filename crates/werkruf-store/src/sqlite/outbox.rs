@@ -7,7 +7,7 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::audit;
 use super::hold::changed;
-use super::outbox_rows::{by_id, change_later, head, put, put_lane, refresh_lane};
+use super::outbox_rows::{by_id, head, kill_later, put, put_lane, refresh_lane, release_one, revive};
 use super::records::List;
 use super::row::{CONTACT, OUTBOX, all, contact, first, outbox};
 use super::text::{Id, Stamp};
@@ -203,8 +203,8 @@ fn take(c: &Connection, row: &OutboxRow, owner: &str, now: Timestamp, until: Tim
     let ambiguous = row.ambiguous || (row.status == OutboxStatus::Sending && !row.repeatable);
     let written = c
         .prepare_cached(
-            "UPDATE outbox SET status = 'sending', attempts = ?3, ambiguous = ?4, owner = ?5, next_at = ?6, updated_at = ?7, error_code = ?8
-             WHERE tenant_id = ?1 AND id = ?2",
+            "UPDATE outbox SET status = 'sending', attempts = ?3, ambiguous = ?4, owner = ?5, next_at = ?6, first_at = coalesce(first_at, ?7),
+               updated_at = ?7, error_code = ?8 WHERE tenant_id = ?1 AND id = ?2",
         )?
         .execute(params![
             tenant,
@@ -240,8 +240,9 @@ fn adopt(c: &Connection, owner: &str, until: Timestamp) -> Result<u64, StoreErro
 
 fn settle(c: &Connection, settlement: &Settlement) -> Result<bool, StoreError> {
     let (tenant, now) = (Id::from(settlement.tenant_id), Stamp::from(settlement.now));
-    let is_sending = |row: &OutboxRow| row.status == OutboxStatus::Sending && row.attempts == settlement.attempt;
-    let Some(row) = by_id(c, &tenant, settlement.id)?.filter(is_sending) else { return Ok(false) };
+    let sending = "SELECT 1 FROM outbox WHERE tenant_id = ?1 AND id = ?2 AND status = 'sending' AND attempts = ?3 AND owner = ?4";
+    let sending = c.prepare_cached(sending)?.exists(params![tenant, Id::from(settlement.id), settlement.attempt, settlement.owner])?;
+    let Some(row) = by_id(c, &tenant, settlement.id)?.filter(|_| sending) else { return Ok(false) };
     let written = match &settlement.end {
         SendEnd::Sent { external_id } => c
             .prepare_cached(
@@ -255,7 +256,7 @@ fn settle(c: &Connection, settlement: &Settlement) -> Result<bool, StoreError> {
     };
     exactly_one(written, row.id)?;
     if matches!(settlement.end, SendEnd::Dead { .. }) {
-        change_later(c, &tenant, &row, true, &now)?;
+        kill_later(c, &tenant, &row, &now)?;
         put(c, &tenant, &settlement.announce, &now)?;
     }
     refresh_lane(c, &tenant, &row.recipient.lane)?;
@@ -288,26 +289,31 @@ fn apply_report(c: &Connection, report: &DeliveryReport) -> Result<Option<Outbox
         ReportedStatus::Failed { code, message, resend } if row.may_fail(&report.external_id) => {
             let status = if resend.is_some() { "pending" } else { "dead" };
             exactly_one(fail(c, &row, status, Some(report.now), (code, message), &now)?, row.id)?;
-            if let Some(body) = resend {
-                let written = c
-                    .prepare_cached("UPDATE outbox SET body = ?3, external_id = NULL WHERE tenant_id = ?1 AND id = ?2")?
-                    .execute(params![tenant, id, body])?;
-                exactly_one(written, row.id)?;
-            } else {
-                change_later(c, &tenant, &row, true, &now)?;
+            // A dead row keeps the id of the sending that failed: another one may have arrived.
+            let written = c
+                .prepare_cached(
+                    "UPDATE outbox SET body = coalesce(?3, body), external_id = CASE WHEN ?3 IS NULL THEN ?4 END WHERE tenant_id = ?1 AND id = ?2",
+                )?
+                .execute(params![tenant, id, resend, report.external_id])?;
+            exactly_one(written, row.id)?;
+            if resend.is_none() {
+                kill_later(c, &tenant, &row, &now)?;
                 put(c, &tenant, &report.announce, &now)?;
             }
         }
         ReportedStatus::Failed { .. } => return Ok(Some(row)),
         status => {
-            let Some(status) = status.moves(&row) else { return Ok(Some(row)) };
+            let Some(status) = status.moves(&row, &report.external_id) else { return Ok(Some(row)) };
             let written = c
                 .prepare_cached(
-                    "UPDATE outbox SET status = ?3, external_id = coalesce(external_id, ?4), error_code = NULL, error = NULL, owner = NULL,
-                       updated_at = ?5 WHERE tenant_id = ?1 AND id = ?2",
+                    "UPDATE outbox SET status = ?3, external_id = CASE WHEN status = 'dead' THEN ?4 ELSE coalesce(external_id, ?4) END,
+                       error_code = NULL, error = NULL, owner = NULL, updated_at = ?5 WHERE tenant_id = ?1 AND id = ?2",
                 )?
                 .execute(params![tenant, id, status.as_str(), report.external_id, now])?;
             exactly_one(written, row.id)?;
+            if row.status == OutboxStatus::Dead {
+                revive(c, &tenant, &row, false, &now)?;
+            }
         }
     }
     refresh_lane(c, &tenant, &row.recipient.lane)?;
@@ -335,17 +341,15 @@ fn retry(c: &Connection, tenant_id: Uuid, id: Uuid, now: Timestamp) -> Result<bo
     let Some(row) = by_id(c, &tenant, id)?.filter(|row| row.status == OutboxStatus::Dead) else { return Ok(false) };
     let written = c
         .prepare_cached(
-            "UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, next_at = ?3, updated_at = ?3
-             WHERE tenant_id = ?1 AND id = ?2",
+            "UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, first_at = NULL,
+               next_at = ?3, updated_at = ?3 WHERE tenant_id = ?1 AND id = ?2",
         )?
         .execute(params![tenant, Id::from(id), now])?;
     exactly_one(written, id)?;
-    change_later(c, &tenant, &row, false, &now)?;
+    revive(c, &tenant, &row, true, &now)?;
     refresh_lane(c, &tenant, &row.recipient.lane)?;
     Ok(true)
 }
-
-const RELEASE: &str = "UPDATE outbox SET status = 'pending', next_at = ?2, updated_at = ?2 WHERE tenant_id = ?1 AND status = 'held'";
 
 fn release(c: &Connection, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> Result<u64, StoreError> {
     let (tenant, now) = (Id::from(tenant_id), Stamp::from(now));
@@ -354,12 +358,14 @@ fn release(c: &Connection, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) ->
         for lane in all(&mut c.prepare(lanes)?, params![tenant], |columns| columns.text())? {
             put_lane(c, &tenant, &lane, &now)?;
         }
-        return Ok(changed(c.execute(RELEASE, params![tenant, now])?));
+        let all = "UPDATE outbox SET status = 'pending', attempts = 0, first_at = NULL, next_at = ?2, updated_at = ?2
+                   WHERE tenant_id = ?1 AND status = 'held'";
+        return Ok(changed(c.execute(all, params![tenant, now])?));
     };
-    let Some(row) = by_id(c, &tenant, id)? else { return Ok(0) };
-    let released = c.execute(&format!("{RELEASE} AND id = ?3"), params![tenant, now, Id::from(id)])?;
+    let Some(row) = by_id(c, &tenant, id)?.filter(|row| row.status == OutboxStatus::Held) else { return Ok(0) };
+    let released = release_one(c, &tenant, &row, &now)?;
     refresh_lane(c, &tenant, &row.recipient.lane)?;
-    Ok(changed(released))
+    Ok(released)
 }
 
 fn moved(id: Uuid) -> StoreError {

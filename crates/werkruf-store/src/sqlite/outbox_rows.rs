@@ -98,17 +98,44 @@ pub(super) fn refresh_lane(c: &Connection, tenant: &Id, lane: &str) -> Result<()
 const KILL_LATER: &str = "UPDATE outbox SET status = 'dead', error_code = ?7, updated_at = ?6
     WHERE tenant_id = ?1 AND turn_id = ?2 AND channel = ?3 AND lane = ?4 AND part > ?5 AND status = 'pending'
       AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook'";
-const REVIVE_LATER: &str = "UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, next_at = ?6, updated_at = ?6
-    WHERE tenant_id = ?1 AND turn_id = ?2 AND channel = ?3 AND lane = ?4 AND part > ?5 AND status = 'dead' AND error_code = ?7
+// ?8 whether the parts before the row are revived too.
+const REVIVE: &str =
+    "UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, first_at = NULL,
+      next_at = ?6, updated_at = ?6
+    WHERE tenant_id = ?1 AND turn_id = ?2 AND channel = ?3 AND lane = ?4 AND status = 'dead'
+      AND ((part > ?5 AND error_code = ?7) OR (part < ?5 AND ?8))
+      AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook'";
+const RELEASE_EARLIER: &str = "UPDATE outbox SET status = 'pending', attempts = 0, first_at = NULL, next_at = ?6, updated_at = ?6
+    WHERE tenant_id = ?1 AND turn_id = ?2 AND channel = ?3 AND lane = ?4 AND part < ?5 AND status = 'held'
       AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook'";
 
-/// The later parts of the row's turn die with it, or become pending again with it.
-pub(super) fn change_later(c: &Connection, tenant: &Id, row: &OutboxRow, dies: bool, now: &Stamp) -> Result<(), StoreError> {
+/// The later parts of the row's turn die with it.
+pub(super) fn kill_later(c: &Connection, tenant: &Id, row: &OutboxRow, now: &Stamp) -> Result<(), StoreError> {
     let Some(turn) = row.turn_id.filter(|_| row.is_part()) else { return Ok(()) };
-    let sql = if dies { KILL_LATER } else { REVIVE_LATER };
     let to = &row.recipient;
-    c.prepare_cached(sql)?.execute(params![tenant, Id::from(turn), to.channel, to.lane, row.part, now, EARLIER_PART_DEAD])?;
+    c.prepare_cached(KILL_LATER)?.execute(params![tenant, Id::from(turn), to.channel, to.lane, row.part, now, EARLIER_PART_DEAD])?;
     Ok(())
+}
+
+/// The later parts that died with the row become pending again; with `earlier`, also the dead ones before it, which must leave first.
+pub(super) fn revive(c: &Connection, tenant: &Id, row: &OutboxRow, earlier: bool, now: &Stamp) -> Result<(), StoreError> {
+    let Some(turn) = row.turn_id.filter(|_| row.is_part()) else { return Ok(()) };
+    let to = &row.recipient;
+    let values = params![tenant, Id::from(turn), to.channel, to.lane, row.part, now, EARLIER_PART_DEAD, earlier];
+    c.prepare_cached(REVIVE)?.execute(values)?;
+    Ok(())
+}
+
+/// A held row becomes pending, and so do the held parts of its turn before it, which must leave first. Returns how many.
+pub(super) fn release_one(c: &Connection, tenant: &Id, row: &OutboxRow, now: &Stamp) -> Result<u64, StoreError> {
+    let own = "UPDATE outbox SET status = 'pending', attempts = 0, first_at = NULL, next_at = ?3, updated_at = ?3
+               WHERE tenant_id = ?1 AND id = ?2 AND status = 'held'";
+    let mut released = c.prepare_cached(own)?.execute(params![tenant, Id::from(row.id), now])?;
+    if let Some(turn) = row.turn_id.filter(|_| row.is_part()) {
+        let to = &row.recipient;
+        released += c.prepare_cached(RELEASE_EARLIER)?.execute(params![tenant, Id::from(turn), to.channel, to.lane, row.part, now])?;
+    }
+    Ok(changed(released))
 }
 
 /// Holds every row that was not sent. A row whose sending had begun may have arrived.
@@ -160,6 +187,6 @@ fn by_id_sql() -> String {
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    let fixed = [LAST_PART, KILL_LATER, REVIVE_LATER].map(str::to_owned);
+    let fixed = [LAST_PART, KILL_LATER, REVIVE, RELEASE_EARLIER].map(str::to_owned);
     fixed.into_iter().chain([head_sql("pending"), head_sql("sending"), by_id_sql()]).collect()
 }

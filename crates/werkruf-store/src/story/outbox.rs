@@ -53,6 +53,7 @@ pub(crate) async fn a_turn_writes_its_rows_with_parts(world: World<impl Store>) 
         error: None,
         external_id: None,
         next_at: rows[0].next_at,
+        first_at: None,
         created_at: rows[0].created_at,
         updated_at: rows[0].created_at,
     };
@@ -170,7 +171,7 @@ pub(crate) async fn a_doubtful_row_is_sent_once_more_and_then_given_up(mut world
     let announced = world.in_lane("webhook:w:1", None, "dead_letter");
     let announce = vec![announced.clone()];
     let end = dead(OUTCOME_UNKNOWN);
-    let settlement = Settlement { tenant_id: world.tenant, id, attempt: row.attempts, end, announce, now: world.now };
+    let settlement = Settlement { announce, ..world.settlement(row, end) };
     assert!(world.store.settle(settlement.clone()).await.unwrap());
     assert!(!world.store.settle(settlement).await.unwrap(), "once, with what it announces");
     assert_eq!(world.statuses(&[id, announced.id]).await, [died(OUTCOME_UNKNOWN), is(OutboxStatus::Pending)]);

@@ -74,11 +74,15 @@ impl<S: Store> World<S> {
     }
 
     pub(super) async fn settle(&self, row: &OutboxRow, end: SendEnd) -> bool {
-        let (tenant_id, id, attempt) = (self.tenant, row.id, row.attempts);
-        self.store.settle(Settlement { tenant_id, id, attempt, end, announce: Vec::new(), now: self.now }).await.unwrap()
+        self.store.settle(self.settlement(row, end)).await.unwrap()
     }
 
-    pub(super) async fn stored(&self, id: Uuid) -> OutboxRow {
+    pub(super) fn settlement(&self, row: &OutboxRow, end: SendEnd) -> Settlement {
+        let (tenant_id, id, owner, attempt) = (self.tenant, row.id, SENDER.to_owned(), row.attempts);
+        Settlement { tenant_id, id, owner, attempt, end, announce: Vec::new(), now: self.now }
+    }
+
+    pub(crate) async fn stored(&self, id: Uuid) -> OutboxRow {
         self.store.outbox_row(self.tenant, id).await.unwrap().unwrap()
     }
 

@@ -69,6 +69,7 @@ impl<S: Store> World<S> {
             by_another: false,
             at: self.now,
             author: Some(Author::server()),
+            outbox: Vec::new(),
         }
     }
 

@@ -39,10 +39,10 @@ impl Receiver {
                 return Ok(());
             }
         };
-        let failed = matches!(status, ReportedStatus::Failed { .. });
         let (channel, account, external_id) = (CHANNEL.to_owned(), number.phone_number_id.clone(), event.id.clone());
         let report = DeliveryReport { tenant_id, channel, account, outbox_id, external_id, status, inbox, announce, now };
-        if self.outbox().report(report).await?.is_some() && failed {
+        // The row may have kept its lane waiting.
+        if self.outbox().report(report).await?.is_some() {
             self.app.runtime.wake_outbox();
         }
         Ok(())

@@ -69,6 +69,32 @@ BEGIN
 END
 $$;
 
+-- Parts of the row's turn become pending again: the later ones that died with it and, with earlier, the dead ones before it.
+CREATE OR REPLACE FUNCTION revive_parts(the_row outbox, earlier boolean, the_time timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF the_row.turn_id IS NULL OR the_row.approval_id IS NOT NULL OR the_row.channel = 'webhook' THEN RETURN; END IF;
+  UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, first_at = NULL, next_at = the_time,
+    updated_at = the_time
+  WHERE tenant_id = the_row.tenant_id AND turn_id = the_row.turn_id AND channel = the_row.channel AND lane = the_row.lane AND status = 'dead'
+    AND ((part > the_row.part AND error_code = 'earlier_part_dead') OR (part < the_row.part AND earlier))
+    AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook';
+END
+$$;
+
+-- Locks the lane of a row, together with the lanes of what is announced about it: whoever needs several lanes locks them in one order.
+-- Returns whether the lane of the row exists.
+CREATE OR REPLACE FUNCTION lock_lane_of(the_row outbox, the_time timestamptz, doc jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF doc ? 'announce' THEN
+    PERFORM lock_lanes(the_row.tenant_id, ARRAY(SELECT item ->> 'lane' FROM jsonb_array_elements(doc -> 'announce') AS list (item))
+      || the_row.lane, the_time);
+    RETURN true;
+  END IF;
+  PERFORM 1 FROM outbox_lanes WHERE tenant_id = the_row.tenant_id AND lane = the_row.lane FOR UPDATE;
+  RETURN FOUND;
+END
+$$;
+
 -- Takes the oldest open row of lanes that are due. error_code: the code with which the row is to be settled as dead, null where it is to be sent.
 -- A claim whose answer was lost returns its rows once more.
 CREATE OR REPLACE FUNCTION claim_outbox(the_owner text, the_time timestamptz, claimed_until timestamptz, most bigint, max_attempts bigint,
@@ -81,8 +107,7 @@ DECLARE
 BEGIN
   IF is_retry THEN
     RETURN QUERY SELECT known.* FROM outbox_lanes AS lanes JOIN outbox AS known ON known.tenant_id = lanes.tenant_id AND known.lane = lanes.lane
-      WHERE lanes.next_at = claimed_until AND known.status = 'sending' AND known.owner = the_owner AND known.updated_at = the_time
-        AND known.next_at = claimed_until;
+      WHERE known.status = 'sending' AND known.owner = the_owner AND known.updated_at = the_time;
     IF FOUND THEN RETURN; END IF;
   END IF;
   FOR due IN SELECT tenant_id, lane FROM outbox_lanes WHERE next_at <= the_time ORDER BY next_at LIMIT most FOR UPDATE SKIP LOCKED LOOP
@@ -90,10 +115,11 @@ BEGIN
     IF FOUND AND head.next_at <= the_time THEN
       give_up := CASE
         WHEN head.status = 'pending' THEN NULL
-        WHEN head.repeatable AND (head.attempts >= max_attempts OR the_time - head.created_at >= max_age) THEN 'attempts_exhausted'
+        WHEN head.repeatable AND (head.attempts >= max_attempts OR the_time - head.first_at >= max_age) THEN 'attempts_exhausted'
         WHEN NOT head.repeatable AND head.ambiguous THEN 'outcome_unknown' END;
       UPDATE outbox SET status = 'sending', attempts = attempts + CASE WHEN give_up IS NULL THEN 1 ELSE 0 END, error_code = give_up,
-        ambiguous = ambiguous OR (head.status = 'sending' AND NOT repeatable), owner = the_owner, next_at = claimed_until, updated_at = the_time
+        ambiguous = ambiguous OR (head.status = 'sending' AND NOT repeatable), owner = the_owner, next_at = claimed_until,
+        first_at = coalesce(first_at, the_time), updated_at = the_time
       WHERE tenant_id = head.tenant_id AND id = head.id RETURNING * INTO head;
       IF FOUND THEN RETURN NEXT head; END IF;
     END IF;
@@ -102,7 +128,7 @@ BEGIN
 END
 $$;
 
--- Writes what became of a sending; false where the row is not being sent in this attempt.
+-- Writes what became of a sending; false where the row is not being sent by this owner in this attempt.
 CREATE OR REPLACE FUNCTION settle_outbox(doc jsonb, is_retry boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   the_tenant constant uuid := (doc ->> 'tenant_id')::uuid;
@@ -111,11 +137,12 @@ DECLARE
 BEGIN
   SELECT * INTO the_row FROM outbox WHERE tenant_id = the_tenant AND id = (doc ->> 'id')::uuid;
   IF NOT FOUND THEN RETURN false; END IF;
-  PERFORM 1 FROM outbox_lanes WHERE tenant_id = the_tenant AND lane = the_row.lane FOR UPDATE;
+  PERFORM lock_lane_of(the_row, the_time, doc);
   UPDATE outbox SET status = doc ->> 'status', next_at = coalesce((doc ->> 'next_at')::timestamptz, next_at), error_code = doc ->> 'code',
     error = doc ->> 'message', external_id = CASE doc ->> 'status' WHEN 'sent' THEN doc ->> 'external_id' ELSE external_id END,
     owner = CASE doc ->> 'status' WHEN 'sending' THEN owner END, updated_at = the_time
-  WHERE tenant_id = the_tenant AND id = the_row.id AND status = 'sending' AND attempts = (doc ->> 'attempt')::bigint;
+  WHERE tenant_id = the_tenant AND id = the_row.id AND status = 'sending' AND attempts = (doc ->> 'attempt')::bigint
+    AND owner = doc ->> 'owner';
   IF NOT FOUND THEN
     -- Settled by an attempt whose answer was lost.
     RETURN EXISTS (SELECT 1 FROM outbox WHERE is_retry AND tenant_id = the_tenant AND id = the_row.id AND status = doc ->> 'status'
@@ -153,22 +180,30 @@ BEGIN
       AND channel = doc ->> 'channel' AND account = doc ->> 'account' LIMIT 1;
     IF NOT FOUND THEN RETURN; END IF;
   END IF;
-  PERFORM 1 FROM outbox_lanes WHERE tenant_id = the_tenant AND lane = the_row.lane FOR UPDATE;
-  locked := FOUND;
+  locked := lock_lane_of(the_row, the_time, doc);
+  IF NOT locked AND (doc ? 'resend' OR the_row.status = 'dead') THEN
+    PERFORM lock_lanes(the_tenant, ARRAY[the_row.lane], the_time);
+    locked := true;
+  END IF;
   IF the_status <> 'failed' THEN
-    UPDATE outbox SET status = the_status, external_id = coalesce(external_id, doc ->> 'external_id'), error_code = NULL, error = NULL,
-      owner = NULL, updated_at = the_time
-    WHERE tenant_id = the_tenant AND id = the_row.id
-      -- A row that was given up in doubt did arrive after all.
-      AND (status = ANY (earlier) OR (status = 'dead' AND error_code = 'outcome_unknown'));
-  ELSE
-    IF doc ? 'resend' AND NOT locked THEN
+    -- A row that was given up in doubt, or whose other sending failed, did arrive after all, and its later parts follow.
+    UPDATE outbox SET status = the_status, external_id = doc ->> 'external_id', error_code = NULL, error = NULL, updated_at = the_time
+    WHERE tenant_id = the_tenant AND id = the_row.id AND status = 'dead'
+      AND (error_code = 'outcome_unknown' OR external_id <> doc ->> 'external_id');
+    IF FOUND THEN
       PERFORM lock_lanes(the_tenant, ARRAY[the_row.lane], the_time);
       locked := true;
+      PERFORM revive_parts(the_row, false, the_time);
+    ELSE
+      UPDATE outbox SET status = the_status, external_id = coalesce(external_id, doc ->> 'external_id'), error_code = NULL, error = NULL,
+        owner = NULL, updated_at = the_time
+      WHERE tenant_id = the_tenant AND id = the_row.id AND status = ANY (earlier);
     END IF;
+  ELSE
     -- A report about another sending of the row does not count.
     UPDATE outbox SET status = CASE WHEN doc ? 'resend' THEN 'pending' ELSE 'dead' END, body = coalesce((doc ->> 'resend')::json, body),
-      external_id = CASE WHEN doc ? 'resend' THEN NULL ELSE external_id END, error_code = doc ->> 'code', error = doc ->> 'message',
+      -- A dead row keeps the id of the sending that failed: another one may have arrived.
+      external_id = CASE WHEN doc ? 'resend' THEN NULL ELSE doc ->> 'external_id' END, error_code = doc ->> 'code', error = doc ->> 'message',
       next_at = the_time, owner = NULL, updated_at = the_time
     WHERE tenant_id = the_tenant AND id = the_row.id AND status IN ('sending', 'sent')
       AND (external_id IS NULL OR external_id = doc ->> 'external_id');
@@ -182,7 +217,7 @@ BEGIN
 END
 $$;
 
--- A dead row becomes pending, and so do the later parts of its turn that died with it.
+-- A dead row becomes pending, and so do the dead parts of its turn before it and the later ones that died with it.
 CREATE OR REPLACE FUNCTION retry_outbox(the_tenant uuid, the_id uuid, the_time timestamptz, is_retry boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   the_row outbox;
@@ -191,13 +226,11 @@ BEGIN
   IF NOT FOUND THEN RETURN false; END IF;
   IF the_row.status <> 'dead' THEN RETURN is_retry AND the_row.status = 'pending' AND the_row.updated_at = the_time; END IF;
   PERFORM lock_lanes(the_tenant, ARRAY[the_row.lane], the_time);
-  UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, next_at = the_time, updated_at = the_time
+  UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, first_at = NULL, next_at = the_time,
+    updated_at = the_time
   WHERE tenant_id = the_tenant AND id = the_id AND status = 'dead';
   IF FOUND THEN
-    UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, next_at = the_time, updated_at = the_time
-    WHERE tenant_id = the_tenant AND turn_id = the_row.turn_id AND channel = the_row.channel AND lane = the_row.lane AND part > the_row.part
-      AND status = 'dead' AND error_code = 'earlier_part_dead' AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook'
-      AND the_row.approval_id IS NULL;
+    PERFORM revive_parts(the_row, true, the_time);
     PERFORM refresh_lane(the_tenant, the_row.lane);
     RETURN true;
   END IF;
@@ -206,17 +239,30 @@ BEGIN
 END
 $$;
 
--- Rows that a restore holds become pending: one, or all; returns how many.
-CREATE OR REPLACE FUNCTION release_outbox(the_tenant uuid, the_id uuid, the_time timestamptz) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Rows that a restore holds become pending: one and the held parts of its turn before it, or all. known: an earlier attempt, whose answer was
+-- lost, has released them.
+CREATE OR REPLACE FUNCTION release_outbox(the_tenant uuid, the_id uuid, the_time timestamptz, is_retry boolean,
+  OUT released bigint, OUT known boolean)
+LANGUAGE plpgsql AS $$
 DECLARE
-  released bigint;
+  ids uuid[] := ARRAY(SELECT id FROM outbox WHERE tenant_id = the_tenant AND status = 'held' AND (the_id IS NULL OR id = the_id));
 BEGIN
-  PERFORM lock_lanes(the_tenant, ARRAY(SELECT lane FROM outbox WHERE tenant_id = the_tenant AND status = 'held'
-    AND (the_id IS NULL OR id = the_id)), the_time);
-  UPDATE outbox SET status = 'pending', next_at = the_time, updated_at = the_time
-  WHERE tenant_id = the_tenant AND status = 'held' AND (the_id IS NULL OR id = the_id);
+  known := false;
+  IF the_id IS NOT NULL THEN
+    ids := ids || ARRAY(SELECT earlier.id FROM outbox AS named JOIN outbox AS earlier ON earlier.tenant_id = the_tenant
+        AND earlier.turn_id = named.turn_id AND earlier.channel = named.channel AND earlier.lane = named.lane AND earlier.part < named.part
+      WHERE named.tenant_id = the_tenant AND named.id = ANY (ids) AND named.approval_id IS NULL AND named.channel <> 'webhook'
+        AND earlier.status = 'held' AND earlier.approval_id IS NULL);
+  END IF;
+  PERFORM lock_lanes(the_tenant, ARRAY(SELECT lane FROM outbox WHERE tenant_id = the_tenant AND id = ANY (ids)), the_time);
+  UPDATE outbox SET status = 'pending', attempts = 0, first_at = NULL, next_at = the_time, updated_at = the_time
+  WHERE tenant_id = the_tenant AND status = 'held' AND id = ANY (ids);
   GET DIAGNOSTICS released = ROW_COUNT;
-  RETURN released;
+  IF released = 0 AND is_retry THEN
+    SELECT count(*) INTO released FROM outbox WHERE tenant_id = the_tenant AND status = 'pending' AND attempts = 0 AND updated_at = the_time
+      AND (the_id IS NULL OR id = the_id);
+    known := true;
+  END IF;
 END
 $$;
 

@@ -379,6 +379,7 @@ CREATE TABLE outbox (
   external_id     text,
   owner           text,
   next_at         timestamptz NOT NULL,
+  first_at        timestamptz,
   created_at      timestamptz NOT NULL,
   updated_at      timestamptz NOT NULL,
   body            json NOT NULL,

@@ -370,6 +370,7 @@ CREATE TABLE outbox (
   external_id     TEXT,
   owner           TEXT,
   next_at         TEXT NOT NULL,
+  first_at        TEXT,
   created_at      TEXT NOT NULL,
   updated_at      TEXT NOT NULL,
   body            TEXT NOT NULL,
