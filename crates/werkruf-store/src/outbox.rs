@@ -18,15 +18,16 @@ pub trait Outbox: Send + Sync {
     fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid>;
     /// The contacts of these users on a channel.
     fn contacts_of(&self, tenant_id: Uuid, channel: String, user_ids: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>>;
-    /// Takes the oldest open row of up to `limit` lanes that are due, of all tenants, and marks each as `sending` by `owner`, to be decided
-    /// before `until`. A row that was found `sending` after its time is marked `ambiguous` and sent once more, unless it is repeatable; the
-    /// second time it is given up.
-    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Claimed>>;
-    /// When the next lane is due. It may be earlier than its oldest open row; the next claim corrects that.
-    fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>>;
-    /// The rows that an earlier process of this database left `sending` wait until then for a delivery report. Does nothing where several
-    /// processes share the database: there the time of the claim decides.
-    fn adopt(&self, owner: String, until: Timestamp) -> StoreFuture<'_, u64>;
+    /// Takes the oldest open row of lanes of an account that are due, of all tenants, and marks each as `sending`. A row that was found
+    /// `sending` after its time is marked `ambiguous` and sent once more, unless it is repeatable; the second time it is given up. Where
+    /// several processes share the database, its clock decides what is due.
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>>;
+    /// The accounts with open rows, the one that is due first before the others. A time may be earlier than that of the oldest open row; the
+    /// next claim corrects that.
+    fn due(&self) -> StoreFuture<'_, Vec<DueAccount>>;
+    /// The rows that an earlier process of this database left `sending` wait until then for a delivery report; those that are repeatable are
+    /// due now. Does nothing where several processes share the database: there the time of the claim decides.
+    fn adopt(&self, owner: String, now: Timestamp, until: Timestamp) -> StoreFuture<'_, u64>;
     /// Writes what became of a sending. False when the row is not `sending` by this owner and in this attempt (any more).
     fn settle(&self, settlement: Settlement) -> StoreFuture<'_, bool>;
     /// Applies a delivery report. A status only moves forward. Returns the row as it is now, or `None` when no row matches or the inbox has
@@ -179,6 +180,35 @@ impl ListRow for OutboxRow {
     }
 }
 
+/// What sends rows: a number of a channel, or a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Account {
+    pub channel: String,
+    pub account: String,
+}
+
+/// An account with open rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueAccount {
+    pub account: Account,
+    pub at: Timestamp,
+}
+
+/// A request for rows to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The process that sends them.
+    pub owner: String,
+    pub account: Account,
+    pub now: Timestamp,
+    /// The end of a sending must be written before this time.
+    pub until: Timestamp,
+    /// At most so many lanes.
+    pub limit: u32,
+    /// What the process is sending already. Such a row is not taken again, however late it is; it stays claimed.
+    pub being_sent: Vec<Uuid>,
+}
+
 /// A row that a process has claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
@@ -186,6 +216,14 @@ pub enum Claimed {
     Send(OutboxRow),
     /// Not to be sent again: to be settled as dead with this code, together with what announces that.
     GiveUp { row: OutboxRow, code: &'static str },
+}
+
+impl Claimed {
+    pub const fn row(&self) -> &OutboxRow {
+        match self {
+            Self::Send(row) | Self::GiveUp { row, .. } => row,
+        }
+    }
 }
 
 /// The code of a row whose sending was in doubt twice.

@@ -42,10 +42,10 @@ impl Delivery {
         crash::point("outbox_claimed");
         let (row, end) = match claimed {
             Claimed::Send(row) => {
-                let channel = self.engine.setup().channels.find(&row.recipient.channel).cloned();
-                let (result, reconcile_after) = match channel {
-                    Some(channel) => (self.send(&channel, &row).await, channel.reconcile_after()),
-                    None => (not_configured(&row), Duration::ZERO),
+                let (result, reconcile_after) = match self.channel_of(&row).await {
+                    Ok(Some(channel)) => (self.send(&channel, &row).await, channel.reconcile_after()),
+                    Ok(None) => (not_configured(&row), Duration::ZERO),
+                    Err(error) => (not_read(&error), Duration::ZERO),
                 };
                 crash::point("outbox_sent");
                 let end = end_of(result, &row, reconcile_after, self.engine.store.clock.now(), self.engine.store.clock.chance());
@@ -59,6 +59,14 @@ impl Delivery {
             Ok(false) => tracing::debug!(outbox_id = %row.id, "a report settled the row first"),
             Err(error) => tracing::error!(outbox_id = %row.id, %error, "the end of a sending was not written; the row counts as doubtful"),
         }
+    }
+
+    /// The channel of a row, unless the row goes to a webhook that now belongs to another tenant.
+    async fn channel_of(&self, row: &OutboxRow) -> Result<Option<Arc<dyn Channel>>, StoreError> {
+        let slug = self.engine.tenant_slug(row.tenant_id).await?;
+        let (setup, tenant) = (self.engine.setup(), Tenant { id: row.tenant_id, slug: &slug });
+        let channel = setup.channels.find(&row.recipient.channel).cloned();
+        Ok(channel.filter(|_| !setup.channels.refuse(tenant, &row.recipient)))
     }
 
     /// One sending, in a task of its own: a channel that panics or hangs harms no other row.
@@ -109,8 +117,12 @@ pub(crate) async fn dead_letter_rows(engine: &Engine, row: &OutboxRow, code: &st
     Ok(dead_letter(&setup.channels, tenant, row, code, &engine.store.clock))
 }
 
+fn not_read(error: &StoreError) -> SendResult {
+    SendResult::Retry { after: None, code: "database_unavailable".to_owned(), message: error.to_string() }
+}
+
 fn not_configured(row: &OutboxRow) -> SendResult {
-    let message = format!("the channel {} is not configured", row.recipient.channel);
+    let message = format!("{} {} is not configured for this tenant", row.recipient.channel, row.recipient.account);
     SendResult::Retry { after: Some(NOT_CONFIGURED_PAUSE), code: "not_configured".to_owned(), message }
 }
 

@@ -9,6 +9,9 @@ use werkruf_contract::{BoxFuture, Cancel, Uuid};
 use werkruf_runtime::{Channel, SendResult};
 use werkruf_store::{OutboxRow, PersonAddress};
 
+/// An account that only another process knows.
+pub const ELSEWHERE: &str = "elsewhere";
+
 /// What one sending does.
 pub enum Step {
     Retry,
@@ -85,6 +88,10 @@ impl Channel for FakeChannel {
 
     fn reconcile_after(&self) -> Duration {
         Duration::from_millis(20)
+    }
+
+    fn has_account(&self, account: &str) -> bool {
+        account != ELSEWHERE
     }
 
     fn address_of(&self, _: Uuid, person: &PersonAddress) -> Option<(String, String)> {

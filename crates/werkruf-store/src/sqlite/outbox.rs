@@ -7,15 +7,16 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::audit;
 use super::hold::changed;
-use super::outbox_rows::{by_id, head, kill_later, put, put_lane, refresh_lane, release_one, revive};
+use super::outbox_claim;
+use super::outbox_rows::{by_id, exactly_one, kill_later, put, put_lane, refresh_lane, release_one, revive};
 use super::records::List;
-use super::row::{CONTACT, OUTBOX, all, contact, first, outbox};
+use super::row::{CONTACT, Columns, OUTBOX, all, contact, first, outbox};
 use super::text::{Id, Stamp};
 use super::turn_open::{INSERT_CONVERSATION, put_entry};
 use crate::outbox::{released, retried};
 use crate::{
-    Author, Claimed, ContactRow, DeliveryReport, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound,
-    ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture,
+    Author, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page,
+    RecordedInbound, ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture,
 };
 
 impl Outbox for SqliteStore {
@@ -38,26 +39,16 @@ impl Outbox for SqliteStore {
         }))
     }
 
-    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Claimed>> {
-        Box::pin(async move {
-            // Reads first: most of the time no lane is due, and a read costs no commit.
-            let due = self.readers.look_up(move |c| due(c, now, limit)).await?;
-            if due.is_empty() {
-                return Ok(Vec::new());
-            }
-            self.writer.submit(move |c| claim(c, &owner, now, until, limit)).await
-        })
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(self.writer.submit(move |c| outbox_claim::claim(c, &claim)))
     }
 
-    fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        Box::pin(self.readers.look_up(|c| {
-            let mut statement = c.prepare_cached("SELECT min(next_at) FROM outbox_lanes")?;
-            Ok(first(&mut statement, [], |columns| columns.time_or_null())?.flatten())
-        }))
+    fn due(&self) -> StoreFuture<'_, Vec<DueAccount>> {
+        Box::pin(self.readers.look_up(|c| outbox_claim::due(c)))
     }
 
-    fn adopt(&self, owner: String, until: Timestamp) -> StoreFuture<'_, u64> {
-        Box::pin(self.writer.submit(move |c| adopt(c, &owner, until)))
+    fn adopt(&self, owner: String, now: Timestamp, until: Timestamp) -> StoreFuture<'_, u64> {
+        Box::pin(self.writer.submit(move |c| outbox_claim::adopt(c, &owner, now, until)))
     }
 
     fn settle(&self, settlement: Settlement) -> StoreFuture<'_, bool> {
@@ -120,7 +111,6 @@ impl Outbox for SqliteStore {
     }
 }
 
-const DUE: &str = "SELECT tenant_id, lane FROM outbox_lanes WHERE next_at <= ?1 ORDER BY next_at LIMIT ?2";
 const BY_EXTERNAL_ID: &str = "SELECT id FROM outbox WHERE tenant_id = ?1 AND external_id = ?2 AND channel = ?3 AND account = ?4 LIMIT 1";
 
 /// The plus sign keeps the planner off the index on id.
@@ -179,63 +169,6 @@ fn put_contact(c: &Connection, new: &NewContact) -> Result<Uuid, StoreError> {
         .prepare_cached("UPDATE contacts SET conversation_id = ?5 WHERE tenant_id = ?1 AND channel = ?2 AND account = ?3 AND person = ?4")?
         .execute(params![tenant, new.channel, new.account, new.user_id, conversation])?;
     if written == 1 { Ok(new.conversation_id) } else { Err(StoreError::Broken("a contact vanished".to_owned())) }
-}
-
-fn due(c: &Connection, now: Timestamp, limit: u32) -> Result<Vec<(Uuid, String)>, StoreError> {
-    all(&mut *c.prepare_cached(DUE)?, params![Stamp::from(now), limit], |columns| Ok((columns.id()?, columns.text()?)))
-}
-
-fn claim(c: &Connection, owner: &str, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<Claimed>, StoreError> {
-    let mut claimed = Vec::new();
-    for (tenant_id, lane) in due(c, now, limit)? {
-        let tenant = Id::from(tenant_id);
-        if let Some(row) = head(c, &tenant, &lane)?.filter(|head| head.next_at <= now) {
-            claimed.push(take(c, &row, owner, now, until)?);
-        }
-        refresh_lane(c, &tenant, &lane)?;
-    }
-    Ok(claimed)
-}
-
-/// Marks a row as being sent, unless it is to be given up.
-fn take(c: &Connection, row: &OutboxRow, owner: &str, now: Timestamp, until: Timestamp) -> Result<Claimed, StoreError> {
-    let (tenant, id, code) = (Id::from(row.tenant_id), row.id, row.give_up(now));
-    let ambiguous = row.ambiguous || (row.status == OutboxStatus::Sending && !row.repeatable);
-    let written = c
-        .prepare_cached(
-            "UPDATE outbox SET status = 'sending', attempts = ?3, ambiguous = ?4, owner = ?5, next_at = ?6, first_at = coalesce(first_at, ?7),
-               updated_at = ?7, error_code = ?8 WHERE tenant_id = ?1 AND id = ?2",
-        )?
-        .execute(params![
-            tenant,
-            Id::from(id),
-            row.attempts + u32::from(code.is_none()),
-            ambiguous,
-            owner,
-            Stamp::from(until),
-            Stamp::from(now),
-            code,
-        ])?;
-    exactly_one(written, id)?;
-    let row = by_id(c, &tenant, id)?.ok_or_else(|| moved(id))?;
-    Ok(match code {
-        None => Claimed::Send(row),
-        Some(code) => Claimed::GiveUp { row, code },
-    })
-}
-
-fn adopt(c: &Connection, owner: &str, until: Timestamp) -> Result<u64, StoreError> {
-    let until = Stamp::from(until);
-    // A recipient that recognizes a repetition sends no reports to wait for.
-    let adopted = c.execute(
-        "UPDATE outbox SET owner = ?1, next_at = CASE WHEN repeatable THEN min(next_at, ?2) ELSE ?2 END
-         WHERE (status = 'pending' OR status = 'sending') AND status = 'sending' AND owner IS NOT ?1",
-        params![owner, until],
-    )?;
-    if adopted > 0 {
-        c.execute("UPDATE outbox_lanes SET next_at = ?1 WHERE next_at > ?1", params![until])?;
-    }
-    Ok(changed(adopted))
 }
 
 fn settle(c: &Connection, settlement: &Settlement) -> Result<bool, StoreError> {
@@ -354,9 +287,10 @@ fn retry(c: &Connection, tenant_id: Uuid, id: Uuid, now: Timestamp) -> Result<bo
 fn release(c: &Connection, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> Result<u64, StoreError> {
     let (tenant, now) = (Id::from(tenant_id), Stamp::from(now));
     let Some(id) = id else {
-        let lanes = "SELECT DISTINCT lane FROM outbox WHERE tenant_id = ?1 AND status = 'held'";
-        for lane in all(&mut c.prepare(lanes)?, params![tenant], |columns| columns.text())? {
-            put_lane(c, &tenant, &lane, &now)?;
+        let lanes = "SELECT DISTINCT lane, channel, account FROM outbox WHERE tenant_id = ?1 AND status = 'held'";
+        let lane = |columns: &mut Columns<'_>| Ok((columns.text()?, columns.text()?, columns.text()?));
+        for (lane, channel, account) in all(&mut c.prepare(lanes)?, params![tenant], lane)? {
+            put_lane(c, &tenant, (&lane, &channel, &account), &now)?;
         }
         let all = "UPDATE outbox SET status = 'pending', attempts = 0, first_at = NULL, next_at = ?2, updated_at = ?2
                    WHERE tenant_id = ?1 AND status = 'held'";
@@ -368,16 +302,8 @@ fn release(c: &Connection, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) ->
     Ok(released)
 }
 
-fn moved(id: Uuid) -> StoreError {
-    StoreError::Moved { what: "outbox row", id: id.to_string() }
-}
-
-fn exactly_one(written: usize, id: Uuid) -> Result<(), StoreError> {
-    if written == 1 { Ok(()) } else { Err(moved(id)) }
-}
-
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    [DUE, BY_EXTERNAL_ID].map(str::to_owned).into_iter().chain([approval_sql(), contacts_sql()]).collect()
+    std::iter::once(BY_EXTERNAL_ID.to_owned()).chain([approval_sql(), contacts_sql()]).collect()
 }

@@ -146,6 +146,9 @@ macro_rules! tell {
             a_row_that_arrived_after_all_brings_its_later_parts_back,
             a_failed_sending_does_not_hide_another_that_arrived,
             a_retry_starts_with_the_first_dead_part,
+            what_a_process_is_sending_it_does_not_take_again,
+            a_claim_takes_rows_of_one_account,
+            arrived_notifications_expire,
         }
     };
 }

@@ -4,7 +4,9 @@ use werkruf_contract::Uuid;
 
 use super::outbox_world::{dead, died, failed, is, sent};
 use super::world::World;
-use crate::{Author, Claimed, EARLIER_PART_DEAD, OUTCOME_UNKNOWN, OutboxStatus, ReportedStatus, SendEnd, Settlement, Store};
+use crate::{
+    Account, Author, Claim, Claimed, EARLIER_PART_DEAD, OUTCOME_UNKNOWN, OutboxStatus, ReportedStatus, SendEnd, Settlement, Store,
+};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -48,7 +50,7 @@ pub(crate) async fn a_row_that_arrived_after_all_brings_its_later_parts_back(mut
     assert!(world.settle(&first, dead(OUTCOME_UNKNOWN)).await);
     let later = died(EARLIER_PART_DEAD);
     assert_eq!(world.statuses(&ids).await, [died(OUTCOME_UNKNOWN), later.clone(), later]);
-    assert_eq!(world.store.next_due().await.unwrap(), None);
+    assert_eq!(world.next_due().await, None);
     world.later(1);
     assert_eq!(world.reported(ids[0], "w1", ReportedStatus::Delivered).await, Some(OutboxStatus::Delivered));
     let pending = is(OutboxStatus::Pending);
@@ -91,6 +93,46 @@ pub(crate) async fn a_retry_starts_with_the_first_dead_part(mut world: World<imp
         assert_eq!((row.id, row.attempts, row.error_code.as_deref()), (id, 1, None));
         assert!(world.settle(&row, sent(&id.to_string())).await);
     }
+}
+
+pub(crate) async fn what_a_process_is_sending_it_does_not_take_again(mut world: World<impl Store>) {
+    let id = world.send(vec![world.outbox_row(None, "1")]).await[0];
+    let row = world.next().await;
+    // The process lives, but could not write the end in time.
+    world.later(61_000);
+    let again = Claim { being_sent: vec![id], ..world.claim("process-1", 10) };
+    assert_eq!(world.store.claim(again).await.unwrap(), []);
+    assert_eq!(world.next_due().await.map(|due| due.as_millisecond()), Some(world.in_s(60).as_millisecond()), "it stays claimed");
+    assert!(world.settle(&row, sent("w")).await);
+    assert_eq!(world.stored(id).await.attempts, 1);
+}
+
+pub(crate) async fn a_claim_takes_rows_of_one_account(world: World<impl Store>) {
+    let mut other = world.in_lane("webhook:w:1", None, "2");
+    (other.recipient.channel, other.recipient.account) = ("webhook".to_owned(), "w".to_owned());
+    let webhook = Account { channel: "webhook".to_owned(), account: "w".to_owned() };
+    let ids = world.send(vec![world.outbox_row(None, "1"), other]).await;
+    let accounts: Vec<Account> = world.store.due().await.unwrap().into_iter().map(|due| due.account).collect();
+    assert!(accounts.len() == 2 && accounts.contains(&webhook), "{accounts:?}");
+    assert_eq!(world.next().await.id, ids[0]);
+    let claimed = world.store.claim(Claim { account: webhook, ..world.claim("process-1", 10) }).await.unwrap();
+    assert_eq!(claimed.iter().map(|claimed| claimed.row().id).collect::<Vec<_>>(), [ids[1]]);
+}
+
+/// Without any retention time, a notification is deleted seven days after it arrived.
+pub(crate) async fn arrived_notifications_expire(mut world: World<impl Store>) {
+    let mut row = world.in_lane("webhook:w:1", None, "turn_finished");
+    (row.recipient.channel, row.recipient.account) = ("webhook".to_owned(), "w".to_owned());
+    let account = Account { channel: "webhook".to_owned(), account: "w".to_owned() };
+    let id = world.send(vec![row]).await[0];
+    let claimed = world.store.claim(Claim { account, ..world.claim("process-1", 1) }).await.unwrap();
+    assert!(world.settle(claimed[0].row(), SendEnd::Sent { external_id: None }).await);
+    world.later(7 * 86_400_000 - 1);
+    world.store.delete_expired(world.now).await.unwrap();
+    assert_eq!(world.stored(id).await.status, OutboxStatus::Sent);
+    world.later(1);
+    world.store.delete_expired(world.now).await.unwrap();
+    assert_eq!(world.store.outbox_row(world.tenant, id).await.unwrap(), None);
 }
 
 /// The parts of one turn.

@@ -200,6 +200,10 @@ impl Channel for WhatsApp {
         self.settings().reconcile
     }
 
+    fn has_account(&self, account: &str) -> bool {
+        self.settings().number(account).is_some()
+    }
+
     /// A number of the tenant, that of the person's branch first. Whoever has not written may get a template only.
     fn address_of(&self, tenant_id: Uuid, person: &PersonAddress) -> Option<(String, String)> {
         let settings = self.settings();
