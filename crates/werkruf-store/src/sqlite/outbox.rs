@@ -44,7 +44,7 @@ impl Outbox for SqliteStore {
     }
 
     fn due(&self) -> StoreFuture<'_, Vec<DueAccount>> {
-        Box::pin(self.readers.look_up(|c| outbox_claim::due(c)))
+        Box::pin(self.readers.look_up(outbox_claim::due))
     }
 
     fn adopt(&self, owner: String, now: Timestamp, until: Timestamp) -> StoreFuture<'_, u64> {
