@@ -49,6 +49,14 @@ impl Clock {
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 
+    /// How far the clock is shifted on purpose.
+    pub const fn offset(&self) -> SignedDuration {
+        match &self.time {
+            Time::System { offset } => *offset,
+            Time::Driven(_) => SignedDuration::ZERO,
+        }
+    }
+
     /// A new id that sorts after all ids that this clock created before.
     pub fn new_id(&self) -> Uuid {
         let now = self.now();

@@ -64,12 +64,12 @@ pub(crate) async fn approvals(
 
 /// Decides, once, and continues the turn.
 pub(crate) async fn decide(engine: &Arc<Engine>, decider: Decider<'_>, id: Uuid, approve: bool) -> Result<ApprovalRow, Refusal> {
-    let found = approval(engine, decider, id).await?;
+    let asked = approval(engine, decider, id).await?;
     let status = if approve { ApprovalStatus::Approved } else { ApprovalStatus::Denied };
     let by = decider.person.map_or(decider.credential, |person| person.user_id.as_str()).to_owned();
     let (key, by_another) = (Some(decider.credential.to_owned()), approve && engine.setup().four_eyes);
     let (at, author) = (engine.store.clock.now(), Some(decider.author.clone()));
-    let outbox = tell_others(engine, &ApprovalRow { status, decided_by: Some(by.clone()), ..found }).await?;
+    let outbox = rows_for_others(engine, ApprovalRow { status, decided_by: Some(by.clone()), ..asked }).await?;
     store_decision(engine, decider.tenant_id, id, Decision { status, by, key, by_another, at, author, outbox }).await
 }
 
@@ -125,8 +125,8 @@ async fn store_decision(engine: &Arc<Engine>, tenant_id: Uuid, id: Uuid, decisio
     }
 }
 
-/// Tells the people who got buttons what another one decided. The rows are written in the commit of the decision.
-async fn tell_others(engine: &Engine, row: &ApprovalRow) -> Result<Vec<NewOutboxRow>, StoreError> {
+/// What the people who got buttons are told about the decision of another one. The row is as the decision leaves it.
+async fn rows_for_others(engine: &Engine, row: ApprovalRow) -> Result<Vec<NewOutboxRow>, StoreError> {
     if engine.setup().channels.of_people().next().is_none() {
         return Ok(Vec::new());
     }
@@ -141,7 +141,7 @@ async fn tell_others(engine: &Engine, row: &ApprovalRow) -> Result<Vec<NewOutbox
     let by = row.decided_by.as_deref().unwrap_or_default();
     let by = people.get(by).map_or(by, |person| person.name.as_str());
     let locale_of = |id: &str| people.get(id).map(|person| person.locale.clone()).unwrap_or_default();
-    Ok(decision_rows(row, by, &asked, locale_of, &store.clock))
+    Ok(decision_rows(&row, by, &asked, locale_of, &store.clock))
 }
 
 /// An approval past its time counts as expired, whether or not the scan has marked it.

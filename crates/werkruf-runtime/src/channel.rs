@@ -19,8 +19,12 @@ pub trait Channel: Debug + Send + Sync {
     fn send<'a>(&'a self, row: &'a OutboxRow) -> BoxFuture<'a, SendResult>;
     /// How long a row whose sending is in doubt waits for a delivery report.
     fn reconcile_after(&self) -> Duration;
+    /// Whether the configuration has this account. Rows of others wait for a process whose configuration has it.
+    fn has_account(&self, _account: &str) -> bool {
+        true
+    }
     /// Whether the channel sends from this account for the tenant now.
-    fn has_account(&self, _tenant_id: Uuid, _account: &str) -> bool {
+    fn sends_for(&self, _tenant_id: Uuid, _account: &str) -> bool {
         true
     }
     /// Where a person of the tenant can be reached who has not written on this channel yet: the sending account and the address.

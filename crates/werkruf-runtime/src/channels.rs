@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use werkruf_contract::Tenant;
+use werkruf_store::{Account, Recipient};
 
 use crate::channel::Channel;
 
@@ -50,9 +51,12 @@ pub struct Webhook {
 }
 
 impl Webhook {
+    fn is_for(&self, tenant: Tenant<'_>) -> bool {
+        self.tenant.as_ref().is_none_or(|named| named == tenant.slug || *named == tenant.id.to_string())
+    }
+
     fn wants(&self, tenant: Tenant<'_>, notification: Notification) -> bool {
-        let own = |named: &String| named == tenant.slug || *named == tenant.id.to_string();
-        self.events.contains(&notification) && self.tenant.as_ref().is_none_or(own)
+        self.events.contains(&notification) && self.is_for(tenant)
     }
 }
 
@@ -71,6 +75,17 @@ impl Channels {
     /// The channel of this name.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<dyn Channel>> {
         self.channels.iter().find(|channel| channel.name() == name)
+    }
+
+    /// Whether the configuration has the account.
+    pub(crate) fn know(&self, account: &Account) -> bool {
+        self.find(&account.channel).is_some_and(|channel| channel.has_account(&account.account))
+    }
+
+    /// Whether a row goes to a webhook that now belongs to another tenant.
+    pub(crate) fn refuse(&self, tenant: Tenant<'_>, to: &Recipient) -> bool {
+        let named = self.webhooks.iter().find(|webhook| to.channel == WEBHOOK && webhook.name == to.account);
+        named.is_some_and(|webhook| !webhook.is_for(tenant))
     }
 
     /// The channels that reach people, in the order of the configuration.

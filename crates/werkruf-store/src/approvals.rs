@@ -90,7 +90,7 @@ pub struct Decision {
     pub at: Timestamp,
     /// Who decided, for the audit log; `None` where the server withdraws an approval, which is no administrative act.
     pub author: Option<Author>,
-    /// What others are told about the decision.
+    /// What the others are told, written together with the decision.
     pub outbox: Vec<NewOutboxRow>,
 }
 

@@ -18,16 +18,17 @@ pub trait Outbox: Send + Sync {
     fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid>;
     /// The contacts of these users on a channel.
     fn contacts_of(&self, tenant_id: Uuid, channel: String, user_ids: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>>;
-    /// Takes the oldest open row of up to `limit` lanes that are due, of all tenants, and marks each as `sending` by `owner`, to be decided
-    /// before `until`. A row that was found `sending` after its time is marked `ambiguous` and sent once more, unless it is repeatable; the
-    /// second time it is given up.
-    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Claimed>>;
-    /// When the next lane is due. It may be earlier than its oldest open row; the next claim corrects that.
-    fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>>;
-    /// The rows that an earlier process of this database left `sending` wait until then for a delivery report. Does nothing where several
-    /// processes share the database: there the time of the claim decides.
-    fn adopt(&self, owner: String, until: Timestamp) -> StoreFuture<'_, u64>;
-    /// Writes what became of a sending. False when the row is not `sending` in this attempt (any more).
+    /// Takes the oldest open row of lanes of an account that are due, of all tenants, and marks each as `sending`. A row that was found
+    /// `sending` after its time is marked `ambiguous` and sent once more, unless it is repeatable; the second time it is given up. Where
+    /// several processes share the database, its clock decides what is due.
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>>;
+    /// The accounts with open rows, the one that is due first before the others. A time may be earlier than that of the oldest open row; the
+    /// next claim corrects that.
+    fn due(&self) -> StoreFuture<'_, Vec<DueAccount>>;
+    /// The rows that an earlier process of this database left `sending` wait until then for a delivery report; those that are repeatable are
+    /// due now. Does nothing where several processes share the database: there the time of the claim decides.
+    fn adopt(&self, owner: String, now: Timestamp, until: Timestamp) -> StoreFuture<'_, u64>;
+    /// Writes what became of a sending. False when the row is not `sending` by this owner and in this attempt (any more).
     fn settle(&self, settlement: Settlement) -> StoreFuture<'_, bool>;
     /// Applies a delivery report. A status only moves forward. Returns the row as it is now, or `None` when no row matches or the inbox has
     /// the report already.
@@ -47,9 +48,11 @@ pub trait Outbox: Send + Sync {
     fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>>;
     /// All rows that carry the buttons of an approval.
     fn approval_rows(&self, tenant_id: Uuid, approval_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>>;
-    /// A dead row, and the later parts of its turn that died with it, become `pending` with no attempts. False when it is not dead.
+    /// A dead row, the dead parts of its turn before it, and the later ones that died with it become `pending` with no attempts. False when
+    /// it is not dead.
     fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, by: Author, now: Timestamp) -> StoreFuture<'_, bool>;
-    /// Rows that a restore holds become `pending`: one, or all of the tenant. Returns how many.
+    /// Rows that a restore holds become `pending` with no attempts: one and the parts of its turn before it, or all of the tenant. Returns how
+    /// many.
     fn release_outbox(&self, tenant_id: Uuid, id: Option<Uuid>, by: Author, now: Timestamp) -> StoreFuture<'_, u64>;
 }
 
@@ -150,6 +153,8 @@ pub struct OutboxRow {
     pub error: Option<String>,
     pub external_id: Option<String>,
     pub next_at: Timestamp,
+    /// When it was first tried; a retry or a release begins anew.
+    pub first_at: Option<Timestamp>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
@@ -162,7 +167,7 @@ impl OutboxRow {
 
     /// Why a row that is due must not be sent again. Only a row that was being sent and whose time passed can be given up.
     pub(crate) fn give_up(&self, now: Timestamp) -> Option<&'static str> {
-        let is_old = self.attempts >= MAX_ATTEMPTS || now.duration_since(self.created_at) >= MAX_AGE;
+        let is_old = self.attempts >= MAX_ATTEMPTS || self.first_at.is_some_and(|first| now.duration_since(first) >= MAX_AGE);
         match (self.status, self.repeatable) {
             (OutboxStatus::Sending, true) if is_old => Some(ATTEMPTS_EXHAUSTED),
             (OutboxStatus::Sending, false) if self.ambiguous => Some(OUTCOME_UNKNOWN),
@@ -183,6 +188,35 @@ impl ListRow for OutboxRow {
     }
 }
 
+/// What sends rows: a number of a channel, or a webhook.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Account {
+    pub channel: String,
+    pub account: String,
+}
+
+/// An account with open rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DueAccount {
+    pub account: Account,
+    pub at: Timestamp,
+}
+
+/// A request for rows to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The process that sends them.
+    pub owner: String,
+    pub account: Account,
+    pub now: Timestamp,
+    /// The end of a sending must be written before this time.
+    pub until: Timestamp,
+    /// At most so many lanes.
+    pub limit: u32,
+    /// What the process is sending already. Such a row is not taken again, however late it is; it stays claimed.
+    pub being_sent: Vec<Uuid>,
+}
+
 /// A row that a process has claimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
@@ -192,13 +226,21 @@ pub enum Claimed {
     GiveUp { row: OutboxRow, code: &'static str },
 }
 
+impl Claimed {
+    pub const fn row(&self) -> &OutboxRow {
+        match self {
+            Self::Send(row) | Self::GiveUp { row, .. } => row,
+        }
+    }
+}
+
 /// The code of a row whose sending was in doubt twice.
 pub const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 /// The code of a row that was tried too often, or for too long.
 pub const ATTEMPTS_EXHAUSTED: &str = "attempts_exhausted";
 /// The code of a part that died with an earlier one of its turn.
 pub const EARLIER_PART_DEAD: &str = "earlier_part_dead";
-/// So many attempts, and for so long, before a row is dead.
+/// So many attempts, and for so long after the first, before a row is dead.
 pub const MAX_ATTEMPTS: u32 = 10;
 pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
@@ -207,7 +249,8 @@ pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 pub struct Settlement {
     pub tenant_id: Uuid,
     pub id: Uuid,
-    /// The attempt that is settled.
+    /// Who sent it, and the attempt that is settled.
+    pub owner: String,
     pub attempt: u32,
     pub end: SendEnd,
     /// Written together with a dead row.
@@ -276,15 +319,16 @@ pub struct Resend {
 }
 
 impl ReportedStatus {
-    /// The status that the row gets, if that is forward. A row that was given up in doubt did arrive after all.
-    pub(crate) fn moves(&self, row: &OutboxRow) -> Option<OutboxStatus> {
+    /// The status that the row gets, if that is forward. A row that was given up in doubt, or whose other sending failed, did arrive after all.
+    pub(crate) fn moves(&self, row: &OutboxRow, external_id: &str) -> Option<OutboxStatus> {
         let to = match self {
             Self::Sent => OutboxStatus::Sent,
             Self::Delivered => OutboxStatus::Delivered,
             Self::Read => OutboxStatus::Read,
             Self::Failed { .. } => return None,
         };
-        let doubtful = row.status == OutboxStatus::Dead && row.error_code.as_deref() == Some(OUTCOME_UNKNOWN);
+        let of_another = row.external_id.as_deref().is_some_and(|known| known != external_id);
+        let doubtful = row.status == OutboxStatus::Dead && (row.error_code.as_deref() == Some(OUTCOME_UNKNOWN) || of_another);
         // The states are declared in the order in which a row goes through them.
         (doubtful || row.status == OutboxStatus::Held || row.status < to).then_some(to)
     }

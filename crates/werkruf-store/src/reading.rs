@@ -21,7 +21,7 @@ pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call
      asked_key, retried_by, status, decided_by, decided_key, created_at, decided_at, expires_at";
 
 pub(crate) const OUTBOX: &str = "id, tenant_id, channel, account, recipient, user_id, lane, conversation_id, turn_id, approval_id, part, body, status, \
-     repeatable, ambiguous, attempts, error_code, error, external_id, next_at, created_at, updated_at";
+     repeatable, ambiguous, attempts, error_code, error, external_id, next_at, first_at, created_at, updated_at";
 
 pub(crate) const CONTACT: &str = "channel, account, user_id, address, conversation_id, last_inbound_at";
 
@@ -276,6 +276,7 @@ macro_rules! readings {
                 error: c.text_or_null()?,
                 external_id: c.text_or_null()?,
                 next_at: c.time()?,
+                first_at: c.time_or_null()?,
                 created_at: c.time()?,
                 updated_at: c.time()?,
             })

@@ -84,6 +84,10 @@ impl Channel for WebhookChannel {
     fn reconcile_after(&self) -> Duration {
         Duration::ZERO
     }
+
+    fn has_account(&self, account: &str) -> bool {
+        self.targets.contains_key(account)
+    }
 }
 
 impl Target {

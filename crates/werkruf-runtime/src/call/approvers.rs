@@ -33,7 +33,7 @@ pub(crate) async fn approver_rows(scope: &TurnScope, approval: &NewApproval) -> 
         for contact in contacts {
             // The one that the person used last comes first.
             if !known.contains_key(&contact.user_id)
-                && channel.has_account(scope.tenant_id(), &contact.account)
+                && channel.sends_for(scope.tenant_id(), &contact.account)
                 && is_still_theirs(scope, &contact).await?
             {
                 known.insert(contact.user_id.clone(), contact);

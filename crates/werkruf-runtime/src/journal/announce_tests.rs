@@ -177,6 +177,7 @@ fn a_dead_row_is_told_to_others_and_never_to_itself() {
             error: None,
             external_id: None,
             next_at: audience.clock.now(),
+            first_at: None,
             created_at: audience.clock.now(),
             updated_at: audience.clock.now(),
         };

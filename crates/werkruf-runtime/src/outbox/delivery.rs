@@ -22,7 +22,9 @@ const PAUSES_FOR_PROGRAMS: [u64; 9] = [1, 4, 16, 64, 256, 1024, 4096, 10_800, 10
 const NOT_CONFIGURED_PAUSE: Duration = Duration::from_secs(3600);
 /// The longest pause that a channel may ask for.
 const LONGEST_PAUSE: Duration = Duration::from_secs(6 * 3600);
+/// Between two attempts to write the end of a sending.
 const SETTLE_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_SETTLE_PAUSE: Duration = Duration::from_secs(5);
 
 pub(super) struct Delivery {
     engine: Arc<Engine>,
@@ -40,10 +42,10 @@ impl Delivery {
         crash::point("outbox_claimed");
         let (row, end) = match claimed {
             Claimed::Send(row) => {
-                let channel = self.engine.setup().channels.find(&row.recipient.channel).cloned();
-                let (result, reconcile_after) = match channel {
-                    Some(channel) => (self.send(&channel, &row).await, channel.reconcile_after()),
-                    None => (not_configured(&row), Duration::ZERO),
+                let (result, reconcile_after) = match self.channel_of(&row).await {
+                    Ok(Some(channel)) => (self.send(&channel, &row).await, channel.reconcile_after()),
+                    Ok(None) => (not_configured(&row), Duration::ZERO),
+                    Err(error) => (not_read(&error), Duration::ZERO),
                 };
                 crash::point("outbox_sent");
                 let end = end_of(result, &row, reconcile_after, self.engine.store.clock.now(), self.engine.store.clock.chance());
@@ -57,6 +59,14 @@ impl Delivery {
             Ok(false) => tracing::debug!(outbox_id = %row.id, "a report settled the row first"),
             Err(error) => tracing::error!(outbox_id = %row.id, %error, "the end of a sending was not written; the row counts as doubtful"),
         }
+    }
+
+    /// The channel of a row, unless the row goes to a webhook that now belongs to another tenant.
+    async fn channel_of(&self, row: &OutboxRow) -> Result<Option<Arc<dyn Channel>>, StoreError> {
+        let slug = self.engine.tenant_slug(row.tenant_id).await?;
+        let (setup, tenant) = (self.engine.setup(), Tenant { id: row.tenant_id, slug: &slug });
+        let channel = setup.channels.find(&row.recipient.channel).cloned();
+        Ok(channel.filter(|_| !setup.channels.refuse(tenant, &row.recipient)))
     }
 
     /// One sending, in a task of its own: a channel that panics or hangs harms no other row.
@@ -73,14 +83,18 @@ impl Delivery {
         }
     }
 
-    /// Writes the end. A database that does not answer is tried again for as long as the claim lasts, because only this process knows.
+    /// Writes the end. A database that does not answer is tried again until the process ends, because only this process knows the end.
+    /// A process that drains waits no longer than the claim.
     async fn settle(&self, row: &OutboxRow, end: SendEnd) -> Result<bool, StoreError> {
-        let clock = &self.engine.store.clock;
+        let engine = &self.engine;
+        let mut pause = SETTLE_PAUSE;
         loop {
+            let goes_on = || !engine.stopping.is_raised() || engine.store.clock.now() < self.until;
             match self.try_settle(row, end.clone()).await {
-                Err(error) if error.is_retryable() && clock.now() < self.until => tokio::time::sleep(SETTLE_PAUSE).await,
+                Err(error) if error.is_retryable() && goes_on() => tokio::time::sleep(pause).await,
                 settled => return settled,
             }
+            pause = (pause * 2).min(LONGEST_SETTLE_PAUSE);
         }
     }
 
@@ -89,8 +103,9 @@ impl Delivery {
             SendEnd::Dead { code, .. } => dead_letter_rows(&self.engine, row, code).await?,
             SendEnd::Sent { .. } | SendEnd::Retry { .. } | SendEnd::Unknown { .. } => Vec::new(),
         };
-        let (now, tenant_id, id, attempt) = (self.engine.store.clock.now(), row.tenant_id, row.id, row.attempts);
-        self.engine.store.outbox.settle(Settlement { tenant_id, id, attempt, end, announce, now }).await
+        let (now, owner) = (self.engine.store.clock.now(), self.engine.owner.clone());
+        let (tenant_id, id, attempt) = (row.tenant_id, row.id, row.attempts);
+        self.engine.store.outbox.settle(Settlement { tenant_id, id, owner, attempt, end, announce, now }).await
     }
 }
 
@@ -102,8 +117,12 @@ pub(crate) async fn dead_letter_rows(engine: &Engine, row: &OutboxRow, code: &st
     Ok(dead_letter(&setup.channels, tenant, row, code, &engine.store.clock))
 }
 
+fn not_read(error: &StoreError) -> SendResult {
+    SendResult::Retry { after: None, code: "database_unavailable".to_owned(), message: error.to_string() }
+}
+
 fn not_configured(row: &OutboxRow) -> SendResult {
-    let message = format!("the channel {} is not configured", row.recipient.channel);
+    let message = format!("{} {} is not configured for this tenant", row.recipient.channel, row.recipient.account);
     SendResult::Retry { after: Some(NOT_CONFIGURED_PAUSE), code: "not_configured".to_owned(), message }
 }
 
@@ -121,7 +140,7 @@ fn end_of(result: SendResult, row: &OutboxRow, reconcile_after: Duration, now: T
     // A channel that names a pause knows better than the schedule.
     let pause = after.unwrap_or_else(|| pause_after(row)).min(LONGEST_PAUSE);
     let at = now + pause.mul_f64(1.0 + chance / 4.0);
-    if row.attempts >= MAX_ATTEMPTS || at.duration_since(row.created_at) > MAX_AGE {
+    if row.attempts >= MAX_ATTEMPTS || at.duration_since(row.first_at.unwrap_or(now)) > MAX_AGE {
         return SendEnd::Dead { code: ATTEMPTS_EXHAUSTED.to_owned(), message: format!("the last attempt: {code}: {message}") };
     }
     SendEnd::Retry { at, code, message }

@@ -28,7 +28,8 @@ fn row(attempts: u32, repeatable: bool, age: SignedDuration) -> OutboxRow {
         error: None,
         external_id: None,
         next_at: now(),
-        created_at: now() - age,
+        first_at: Some(now() - age),
+        created_at: now() - SignedDuration::from_hours(100),
         updated_at: now(),
     }
 }

@@ -6,11 +6,16 @@ use serde::Serialize;
 use serde_json::json;
 use werkruf_contract::{CallStatus, Clock, ErrorCode, EventType, Failure, Texts, TurnError};
 use werkruf_llm::HistoryCall;
-use werkruf_store::{CallRow, CloseReason, Fence, NewEvent, NewMessage, Replacement, StoreError, TurnCloser, TurnWrite, UnfinishedTurn};
+use werkruf_store::{
+    CallRow, CloseReason, Fence, NewEvent, NewMessage, NewOutboxRow, Replacement, StoreError, TurnCloser, TurnRow, TurnWrite,
+    UnfinishedTurn,
+};
 
 use super::close::Closing;
 use super::leftover::{Leftover, history_id};
 use crate::call::{CallOutcome, ResultLimit};
+use crate::channel::{Inbound, OutboxBody, ReplyTo};
+use crate::journal::{new_row, to_person};
 use crate::stored::json as to_json;
 use crate::turn::unanswered_end;
 
@@ -62,6 +67,19 @@ impl RecoveryCloser {
         }
         Ok(())
     }
+
+    /// What the person who wrote on a channel is told. The restore holds it until its release. Programs are not told: the configuration names
+    /// them, and a restore has only the rows.
+    fn answer(&self, turn: &TurnRow, text: String) -> Option<NewOutboxRow> {
+        // An unreadable row must not keep a database from being restored.
+        let inbound = Inbound::stored(turn.inbound.as_deref()).ok().flatten()?;
+        if inbound.over_limit.is_some_and(|over| over.silent) {
+            return None;
+        }
+        let ReplyTo { channel, account, address } = &inbound.reply_to;
+        let row = new_row(&self.clock, to_person(channel, account, address, &turn.user_id), &OutboxBody::Text { text });
+        Some(NewOutboxRow { conversation_id: turn.conversation_id, turn_id: Some(turn.id), ..row })
+    }
 }
 
 impl TurnCloser for RecoveryCloser {
@@ -84,6 +102,9 @@ impl TurnCloser for RecoveryCloser {
             }
         }
         self.add_results(&mut write, &leftover, &outcomes, &error)?;
+        if reason == CloseReason::Restored {
+            write.outbox.extend(self.answer(turn, error.message.clone()));
+        }
         let (change, error_event) = unanswered_end(turn.id, closing.turn_status(), turn.step, error);
         write.turn = Some(change);
         write.events.push(event(EventType::Error, &error_event));

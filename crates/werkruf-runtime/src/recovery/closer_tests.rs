@@ -90,6 +90,22 @@ fn parsed(text: &str) -> Value {
 }
 
 #[test]
+fn the_person_on_a_channel_is_told_of_a_restore_but_not_of_an_erasure() {
+    let inbound = json!({"reply_to": {"channel": "whatsapp", "account": "100", "address": "49170"}}).to_string();
+    let told = |reason| {
+        let mut unfinished = unfinished();
+        unfinished.turn.inbound = Some(inbound.clone());
+        close(unfinished, reason).outbox
+    };
+    let rows = told(CloseReason::Restored);
+    let [row] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((row.turn_id, row.recipient.lane.as_str()), (Some(TURN), "whatsapp:100:49170"));
+    let text = "The server was restored from a backup while this was under way. Nothing is sent again by itself.";
+    assert_eq!(parsed(&row.body), json!({"type": "text", "text": text}));
+    assert_eq!(told(CloseReason::Canceled), []);
+}
+
+#[test]
 fn every_open_call_ends_and_a_once_call_has_an_unknown_outcome() {
     let unknown = "The request may have been carried out; check the result before you repeat it.";
     let restored = "The server was restored from a backup while this was under way. Nothing is sent again by itself.";

@@ -9,6 +9,9 @@ use werkruf_contract::{BoxFuture, Cancel, Uuid};
 use werkruf_runtime::{Channel, SendResult};
 use werkruf_store::{OutboxRow, PersonAddress};
 
+/// An account that only another process knows.
+pub const ELSEWHERE: &str = "elsewhere";
+
 /// What one sending does.
 pub enum Step {
     Retry,
@@ -87,7 +90,11 @@ impl Channel for FakeChannel {
         Duration::from_millis(20)
     }
 
-    fn has_account(&self, _: Uuid, account: &str) -> bool {
+    fn has_account(&self, account: &str) -> bool {
+        account != ELSEWHERE
+    }
+
+    fn sends_for(&self, _: Uuid, account: &str) -> bool {
         ["desk", "front"].contains(&account)
     }
 

@@ -12,7 +12,8 @@ use werkruf_runtime::{
     ModelProviders, Notification, Pins, Registry, ReplyTo, Runtime, Services, Setup, Webhook,
 };
 use werkruf_store::{
-    InboxEntry, NewUser, Order, Outbox, OutboxRow, OutboxStatus, Page, People, PeopleBatch, RoleWithPermissions, SqliteStore, Store,
+    InboxEntry, NewOutboxRow, NewUser, Order, Outbox, OutboxRow, OutboxStatus, Page, People, PeopleBatch, Recipient, RecordedInbound,
+    RoleWithPermissions, SqliteStore, Store,
 };
 
 use crate::fake_channel::FakeChannel;
@@ -138,6 +139,28 @@ impl Office {
         self.runtime.chat(inbound).await.unwrap()
     }
 
+    /// Writes a text for an address, to be sent by an account of the channel.
+    pub async fn put(&self, account: &str, address: &str) {
+        let lane = format!("fake:{account}:{address}");
+        let (channel, account, address) = ("fake".to_owned(), account.to_owned(), address.to_owned());
+        let row = NewOutboxRow {
+            id: self.clock.new_id(),
+            recipient: Recipient { channel: channel.clone(), account: account.clone(), address, user_id: None, lane },
+            conversation_id: None,
+            turn_id: None,
+            approval_id: None,
+            body: json!({"type": "text", "text": "Hello."}).to_string(),
+            repeatable: false,
+            dead: None,
+            next_at: self.clock.now(),
+        };
+        let (external_id, fingerprint, now) = (row.id.to_string(), String::new(), self.clock.now());
+        let inbox = InboxEntry { channel, account, external_id, fingerprint, expires_at: now + Duration::from_secs(3600) };
+        let inbound = RecordedInbound { tenant_id: TENANT, inbox, rows: vec![row], notice: None, now };
+        assert!(self.store.record_inbound(inbound).await.unwrap());
+        self.runtime.wake_outbox();
+    }
+
     /// The keyword whose call needs an approval.
     pub fn pay() -> Option<DirectCall> {
         Some(DirectCall { tool: "pay".to_owned(), arguments: json!({"n": 5}) })
@@ -145,7 +168,7 @@ impl Office {
 
     /// All rows, the oldest first.
     pub async fn rows(&self) -> Vec<OutboxRow> {
-        self.store.outbox(TENANT, None, Page::of(100, Order::OldestFirst)).await.unwrap()
+        self.store.outbox(TENANT, None, Page::of(200, Order::OldestFirst)).await.unwrap()
     }
 
     /// The rows for people, once this holds for them.

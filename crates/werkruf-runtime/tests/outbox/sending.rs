@@ -3,7 +3,7 @@
 use werkruf_contract::{Cancel, TurnStatus};
 use werkruf_store::{OutboxRow, OutboxStatus, Records};
 
-use crate::fake_channel::{Sent, Step};
+use crate::fake_channel::{ELSEWHERE, Sent, Step};
 use crate::office::{ADA, Office, TENANT};
 use crate::scripted::HOLD;
 
@@ -65,6 +65,29 @@ async fn a_lane_does_not_wait_for_another_and_a_drain_finishes_what_is_being_sen
     drain.await.unwrap();
     let rows = office.settled(1).await;
     assert_eq!(rows[0].status, OutboxStatus::Sent, "{rows:#?}");
+}
+
+#[tokio::test]
+async fn an_account_that_hangs_keeps_no_other_waiting() {
+    let office = Office::open().await;
+    let gate = Cancel::default();
+    office.put(ELSEWHERE, "unknown").await;
+    for number in 0..70 {
+        let address = format!("stuck-{number}");
+        office.channel.script(&address, [Step::Hold(gate.clone())]);
+        office.put("stuck", &address).await;
+    }
+    let sending = |rows: &[OutboxRow]| rows.iter().filter(|row| row.status == OutboxStatus::Sending).count();
+    office.rows_once(|rows| sending(rows) >= 16).await;
+    office.write("One.", None, None).await;
+    let rows = office.settled(1).await;
+    assert_eq!(office.channel.texts(ADA), ["You said One."]);
+    assert_eq!(sending(&rows), 16, "the others of the account wait");
+    gate.raise();
+    let rows = office.settled(71).await;
+    // The row of an account that this process does not know is left to others, and no attempt is counted.
+    let left: Vec<_> = rows.iter().filter(|row| row.status == OutboxStatus::Pending).collect();
+    assert_eq!(left.iter().map(|row| (row.recipient.account.as_str(), row.attempts)).collect::<Vec<_>>(), [(ELSEWHERE, 0)]);
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 use werkruf_store::{
-    Author, Claimed, ContactRow, DeliveryReport, NewContact, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound, Settlement,
-    StoreFuture,
+    Author, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, NewContact, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound,
+    Settlement, StoreFuture,
 };
 
 use crate::store::{Store, not_simulated};
@@ -19,13 +19,13 @@ impl Outbox for Store {
     fn contacts_of(&self, _: Uuid, _: String, _: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>> {
         not_simulated()
     }
-    fn claim(&self, _: String, _: Timestamp, _: Timestamp, _: u32) -> StoreFuture<'_, Vec<Claimed>> {
+    fn claim(&self, _: Claim) -> StoreFuture<'_, Vec<Claimed>> {
         not_simulated()
     }
-    fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>> {
+    fn due(&self) -> StoreFuture<'_, Vec<DueAccount>> {
         not_simulated()
     }
-    fn adopt(&self, _: String, _: Timestamp) -> StoreFuture<'_, u64> {
+    fn adopt(&self, _: String, _: Timestamp, _: Timestamp) -> StoreFuture<'_, u64> {
         not_simulated()
     }
     fn settle(&self, _: Settlement) -> StoreFuture<'_, bool> {

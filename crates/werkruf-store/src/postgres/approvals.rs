@@ -93,6 +93,11 @@ async fn decide(
     let values = [p(&tenant_id), p(&id), p(&status), p(&by), p(&now), p(&key), p(&decision.by_another)];
     let rows = transaction.query(&sql, &values).await?;
     let Some((row, decided)) = first(&rows, |columns| Ok((approval(columns)?, columns.flag()?)))? else { return Ok(None) };
+    if decided && !decision.outbox.is_empty() {
+        // Before the audit log: whoever locks both locks the lanes first.
+        let items = document(&decision.outbox.iter().map(OutboxItem::from).collect::<Vec<_>>())?;
+        transaction.query("SELECT put_outbox($1, $2, $3::text::jsonb)", &[p(&tenant_id), p(&now), (&items, Type::TEXT)]).await?;
+    }
     if let Some(author) = decision.author.as_ref().filter(|_| decided) {
         record(transaction, recorder, tenant_id, author, &[decision.act(&row)], decision.at).await?;
     }

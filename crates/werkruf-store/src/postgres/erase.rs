@@ -168,17 +168,18 @@ impl Erasure {
             // Busy where a process is running it.
             end_turn(transaction, turn, CloseReason::Canceled, &*self.closer, self.now).await?;
         }
-        let found = [CONVERSATIONS, TURNS, PERSON].map(|sql| Statement { sql, params: &of_person });
+        // The outbox needs the addresses of the person.
+        let found = [CONVERSATIONS, TURNS, OUTBOX, PERSON].map(|sql| Statement { sql, params: &of_person });
         let found = transaction.run(&found).await?;
-        let [conversations, turns, person] = &found[..] else { return Err(StoreError::Broken("a result is missing".to_owned()).into()) };
+        let [conversations, turns, _, person] = &found[..] else { return Err(StoreError::Broken("a result is missing".to_owned()).into()) };
         let (conversations, turns) = (all(conversations, |columns| columns.id())?, all(turns, |columns| columns.id())?);
         if person.is_empty() && conversations.is_empty() && turns.is_empty() {
             return Ok(None);
         }
         let (of_turns, of_conversations) = ([p(&self.tenant_id), p(&turns)], [p(&self.tenant_id), p(&conversations)]);
         // The windows of the keys are found by the keys, so they go first.
-        let [rates, rights, outbox, keys] = [RATES, RIGHTS, OUTBOX, KEYS].map(|sql| Statement { sql, params: &of_person });
-        let mut statements = vec![rates, rights, outbox];
+        let [rates, rights, keys] = [RATES, RIGHTS, KEYS].map(|sql| Statement { sql, params: &of_person });
+        let mut statements = vec![rates, rights];
         let counted = |statements: &mut Vec<_>, statement| {
             statements.push(statement);
             statements.len() - 1

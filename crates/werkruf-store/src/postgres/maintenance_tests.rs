@@ -12,7 +12,7 @@ use super::flush::DbRole;
 use super::param::p;
 use super::row::{all, only};
 use super::story_tests::fresh;
-use crate::story::{Notes, World, fill_outbox, held_rows_are_released};
+use crate::story::{Notes, World, a_release_starts_with_the_first_held_part, fill_outbox, held_rows_are_released, three_parts};
 use crate::{
     ApprovalFilter, Approvals, Author, CallFilter, Cluster, Maintenance, MaintenanceError, ManagePeople, NewApproval, Outbox, Page, People,
     PeopleBatch, PeopleEdit, PeopleKind, Records, Retention, SqliteStore, Store, StoreError, Turns,
@@ -142,6 +142,9 @@ async fn pending_work_is_ended_and_not_resumed() {
     assert_eq!(roles, ["user", "assistant", "tool", "user"]);
     assert_eq!(store.hold_pending(false, world.closer(), world.clock.now()).await.unwrap().turns, 0, "nothing is left for a second time");
     held_rows_are_released(world.clone(), rows).await;
+    let parts = three_parts(&world).await;
+    store.hold_pending(true, world.closer(), world.clock.now()).await.unwrap();
+    a_release_starts_with_the_first_held_part(world, parts).await;
 }
 
 fn sqlite(path: &Path) -> (Arc<SqliteStore>, Clock) {

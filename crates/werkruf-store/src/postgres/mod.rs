@@ -24,6 +24,7 @@ mod migrate;
 mod notify;
 mod options;
 mod outbox;
+mod outbox_claim;
 mod param;
 mod people;
 mod people_write;

@@ -20,8 +20,8 @@ use super::turn_documents::document;
 use super::turn_open::Entry;
 use crate::outbox::{released, retried};
 use crate::{
-    ATTEMPTS_EXHAUSTED, Author, Claimed, ContactRow, DeliveryReport, MAX_AGE, MAX_ATTEMPTS, NewContact, NewOutboxRow, OUTCOME_UNKNOWN,
-    Order, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus, SendEnd, Settlement, StoreError, StoreFuture,
+    Author, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, NewContact, NewOutboxRow, Order, Outbox, OutboxRow, OutboxStatus, Page,
+    RecordedInbound, ReportedStatus, SendEnd, Settlement, StoreFuture,
 };
 
 impl Outbox for PostgresStore {
@@ -55,25 +55,22 @@ impl Outbox for PostgresStore {
         })
     }
 
-    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Claimed>> {
-        Box::pin(self.claim_rows(owner, now, until, limit))
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(self.claim_rows(claim))
     }
 
-    fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        Box::pin(async move {
-            let rows = self.query(DbRole::System, "SELECT min(next_at) FROM outbox_lanes", &[]).await?;
-            only(&rows, |columns| columns.time_or_null())
-        })
+    fn due(&self) -> StoreFuture<'_, Vec<DueAccount>> {
+        Box::pin(self.due_accounts())
     }
 
-    fn adopt(&self, _owner: String, _until: Timestamp) -> StoreFuture<'_, u64> {
+    fn adopt(&self, _owner: String, _now: Timestamp, _until: Timestamp) -> StoreFuture<'_, u64> {
         // Other processes may still be sending their rows.
         Box::pin(std::future::ready(Ok(0)))
     }
 
     fn settle(&self, settlement: Settlement) -> StoreFuture<'_, bool> {
         Box::pin(async move {
-            let doc = document(&SettleDocument::from(&settlement))?;
+            let doc = document(&SettleDocument { clock: self.system_time(), ..SettleDocument::from(&settlement) })?;
             let role = DbRole::Tenant(settlement.tenant_id);
             let rows = self.query_once(role, "SELECT settle_outbox($1::text::jsonb, $2)", &[(&doc, Type::TEXT)]).await?;
             only(&rows, |columns| columns.flag())
@@ -169,33 +166,18 @@ impl Outbox for PostgresStore {
         Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
             let entry = Arc::clone(&entry);
             Box::pin(async move {
-                let time = ms(now);
-                let rows = transaction.query("SELECT release_outbox($1, $2, $3)", &[p(&tenant_id), p(&id), p(&time)]).await?;
-                let rows = only(&rows, |columns| columns.int()).map(|released| u64::try_from(released).unwrap_or(0))?;
-                if rows > 0 {
+                let (time, is_retry) = (ms(now), transaction.is_retry());
+                let sql = "SELECT released, known FROM release_outbox($1, $2, $3, $4)";
+                let rows = transaction.query(sql, &[p(&tenant_id), p(&id), p(&time), p(&is_retry)]).await?;
+                let (rows, known) = only(&rows, |columns| Ok((columns.int()?, columns.flag()?)))?;
+                let rows = u64::try_from(rows).unwrap_or(0);
+                // An earlier attempt that was committed has its entry.
+                if rows > 0 && !known {
                     record(transaction, &entry.0, tenant_id, &entry.1, &[released(id, rows)], now).await?;
                 }
                 Ok(rows)
             })
         }))
-    }
-}
-
-impl PostgresStore {
-    /// Over all tenants, and therefore as `werkruf_system`; what it returns goes to the process, never to a client.
-    async fn claim_rows(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<Claimed>, StoreError> {
-        let sql = format!("SELECT {OUTBOX} FROM claim_outbox($1, $2, $3, $4, $5, make_interval(secs => $6), $7)");
-        let (owner, now, until) = (clean(&owner), ms(now), ms(until));
-        let (limit, attempts, age) = (i64::from(limit), i64::from(MAX_ATTEMPTS), MAX_AGE.as_secs_f64());
-        let values = [p(&owner), p(&now), p(&until), p(&limit), p(&attempts), (&age as _, Type::FLOAT8)];
-        let rows = all(&self.query_once(DbRole::System, &sql, &values).await?, outbox)?;
-        let claimed = |row: OutboxRow| match row.error_code.as_deref() {
-            None => Ok(Claimed::Send(row)),
-            Some(OUTCOME_UNKNOWN) => Ok(Claimed::GiveUp { row, code: OUTCOME_UNKNOWN }),
-            Some(ATTEMPTS_EXHAUSTED) => Ok(Claimed::GiveUp { row, code: ATTEMPTS_EXHAUSTED }),
-            Some(other) => Err(StoreError::Broken(format!("claim_outbox returned {other}"))),
-        };
-        rows.into_iter().map(claimed).collect()
     }
 }
 
@@ -307,6 +289,7 @@ impl<'a> From<&'a NewContact> for ContactDocument<'a> {
 struct SettleDocument<'a> {
     tenant_id: Uuid,
     id: Uuid,
+    owner: &'a str,
     attempt: u32,
     status: &'static str,
     next_at: Option<Timestamp>,
@@ -314,6 +297,8 @@ struct SettleDocument<'a> {
     message: Option<&'a str>,
     external_id: Option<&'a str>,
     now: Timestamp,
+    /// What this process takes for the time.
+    clock: Timestamp,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     announce: Vec<OutboxItem<'a>>,
 }
@@ -329,6 +314,7 @@ impl<'a> From<&'a Settlement> for SettleDocument<'a> {
         Self {
             tenant_id: settlement.tenant_id,
             id: settlement.id,
+            owner: &settlement.owner,
             attempt: settlement.attempt,
             status,
             next_at: ms_or_null(next_at),
@@ -336,6 +322,7 @@ impl<'a> From<&'a Settlement> for SettleDocument<'a> {
             message: error.map(|(_, message)| message.as_str()),
             external_id,
             now: ms(settlement.now),
+            clock: ms(settlement.now),
             announce: settlement.announce.iter().map(OutboxItem::from).collect(),
         }
     }

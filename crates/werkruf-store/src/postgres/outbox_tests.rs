@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use jiff::SignedDuration;
 use tokio::task::JoinSet;
-use werkruf_contract::Uuid;
+use werkruf_contract::{Clock, Uuid};
 
 use super::cluster_tests::{Process, two};
 use super::flush::DbRole;
 use super::param::p;
 use super::row::all;
+use super::{PostgresOptions, PostgresStore};
+use crate::testbed::fresh_database;
 use crate::{Claimed, NewOutboxRow, Outbox, OutboxStatus, SendEnd, Settlement};
 
 const LANES: usize = 5;
@@ -27,15 +30,16 @@ struct Log {
 async fn send_all(process: Process, owner: String, log: Arc<Log>) {
     loop {
         let complete = log.complete.load(Ordering::SeqCst);
-        let claimed = process.store.claim(owner.clone(), process.now, process.in_s(60), 3).await.unwrap();
-        if claimed.is_empty() && complete && process.store.next_due().await.unwrap().is_none() {
+        let claimed = process.store.claim(process.claim(&owner, 3)).await.unwrap();
+        if claimed.is_empty() && complete && process.next_due().await.is_none() {
             return;
         }
         for claimed in claimed {
             let Claimed::Send(row) = claimed else { panic!("{claimed:?}") };
             log.claimed.lock().unwrap().push((row.recipient.lane.clone(), row.id));
             let end = SendEnd::Sent { external_id: Some(row.id.to_string()) };
-            let settlement = Settlement { tenant_id: row.tenant_id, id: row.id, attempt: 1, end, announce: Vec::new(), now: process.now };
+            let (tenant_id, id, owner, now) = (row.tenant_id, row.id, owner.clone(), process.now);
+            let settlement = Settlement { tenant_id, id, owner, attempt: 1, end, announce: Vec::new(), now };
             assert!(process.store.settle(settlement).await.unwrap());
         }
     }
@@ -73,6 +77,35 @@ async fn two_processes_send_every_row_once_and_in_order() {
     assert_eq!(claimed, written);
     let rest = here.store.outbox(here.tenant, Some(OutboxStatus::Pending), crate::Page::default()).await.unwrap();
     assert_eq!(rest, []);
+}
+
+/// A process whose clock is two minutes ahead takes no row that another one is sending.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clock_of_the_database_decides_what_is_due() {
+    let (url, clock) = (fresh_database(), Clock::system(0));
+    let ahead = {
+        let clock = clock.clone();
+        Clock::driven(move || clock.now() + SignedDuration::from_secs(120), 1)
+    };
+    let open = async |clock: &Clock| {
+        let options = PostgresOptions { pool_size: 4, ..PostgresOptions::new(url.clone()) };
+        PostgresStore::open(options, clock, crate::story::MODULES).await.unwrap()
+    };
+    let here = Process::new(open(&clock).await, clock.clone());
+    let fast = Process { store: open(&ahead).await, clock: ahead.clone(), now: ahead.now(), tenant: here.tenant };
+    let id = here.send(vec![here.outbox_row(None, "1")]).await[0];
+    let claimed = here.store.claim(here.claim("here", 10)).await.unwrap();
+    assert_eq!(claimed.iter().map(|claimed| claimed.row().id).collect::<Vec<_>>(), [id]);
+    assert_eq!(fast.store.claim(fast.claim("fast", 10)).await.unwrap(), []);
+    let due = fast.next_due().await.unwrap();
+    assert!(due > fast.now + SignedDuration::from_secs(30), "by its own clock: {due}");
+    // What it claims itself is claimed for a minute, not for three.
+    let mut second = here.outbox_row(None, "2");
+    second.recipient.lane = "another".to_owned();
+    let id = here.send(vec![second]).await[0];
+    assert_eq!(fast.store.claim(fast.claim("fast", 10)).await.unwrap().len(), 1);
+    let row = here.store.outbox_row(here.tenant, id).await.unwrap().unwrap();
+    assert!(row.next_at < here.clock.now() + SignedDuration::from_secs(61), "{row:?}");
 }
 
 /// Old rows cost nothing: the statements that run often read the small indexes.

@@ -84,6 +84,9 @@ fn decide(
         )?
         .execute(params![tenant, id, decision.status.as_str(), decision.by, Stamp::from(decision.at), decision.key, decision.by_another])?;
     let Some(row) = by_id(c, tenant, id)? else { return Ok(None) };
+    if decided == 1 {
+        put(c, tenant, &decision.outbox, &Stamp::from(decision.at))?;
+    }
     if let Some(author) = decision.author.as_ref().filter(|_| decided == 1) {
         record(c, recorder, tenant_id, author, &[decision.act(&row)], decision.at)?;
     }

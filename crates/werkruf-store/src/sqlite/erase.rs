@@ -157,12 +157,13 @@ pub(super) fn erase(
     }
     let conversations = all(&mut c.prepare(CONVERSATIONS)?, params![tenant, user_id], |columns| columns.text())?;
     let turns = all(&mut c.prepare(TURNS)?, params![tenant, user_id], |columns| Ok((columns.text()?, columns.flag()?)))?;
+    // It needs the addresses of the person.
+    outbox_rows::erase(c, &tenant, user_id)?;
     let person = c.execute(PERSON, params![tenant, user_id])?;
     if person == 0 && conversations.is_empty() && turns.is_empty() {
         return Ok(None);
     }
     c.execute(RIGHTS, params![tenant, user_id])?;
-    outbox_rows::erase(c, &tenant, user_id)?;
     for (table, column) in rows_to_erase(modules) {
         c.execute(&format!("DELETE FROM {table} WHERE tenant_id = ?1 AND CAST({column} AS TEXT) = ?2"), params![tenant, user_id])?;
     }

@@ -25,7 +25,7 @@ const ERASED: &[(&str, &str)] = &[
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
     ("outbox", "channel account recipient lane body status error_code error external_id owner"),
-    ("outbox_lanes", "lane"),
+    ("outbox_lanes", "lane channel account"),
     ("tool_calls", "request raw_arguments repairs response error error_detail context meta permission dedupe_key idempotency_key"),
     ("turns", "partial error message client transcript_digest request_digest context inbound"),
     ("users", "first_name last_name email phone phone_key whatsapp_user_id external_id locale time_zone token_roles token_roles_until"),
@@ -116,12 +116,14 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
          INSERT INTO outbox (tenant_id, id, channel, account, recipient, lane, user_id, part, status, repeatable, error_code, error, external_id,
            owner, next_at, created_at, updated_at, body) VALUES
            ('{tenant}', 'o1', '{mark}', '{mark}', '{mark}', '{mark}', '1', 1, 'pending', 0, '{mark}', '{mark}', '{mark}', '{mark}', '', '', '', '{mark}'),
-           ('{tenant}', 'o2', 'c', 'a', 'r', '{other}', '2', 1, 'pending', 0, NULL, NULL, NULL, NULL, '', '', '', '{other}');
+           ('{tenant}', 'o2', 'c', 'a', 'r', '{other}', '2', 1, 'pending', 0, NULL, NULL, NULL, NULL, '', '', '', '{other}'),
+           ('{tenant}', 'o3', 'c', 'a', '{mark}', 'before', NULL, 1, 'sent', 0, NULL, NULL, NULL, NULL, '', '', '', 'before the sender was a user');
          INSERT INTO outbox (tenant_id, id, channel, account, recipient, lane, user_id, turn_id, approval_id, part, status, repeatable, next_at, created_at,
            updated_at, body) SELECT tenant_id, 'b' || id, 'c', 'a', 'r', 'l', '2', id, 'x', 1, 'sent', 0, '', '', '', '{mark}' FROM turns WHERE user_id = '1';
-         INSERT INTO outbox_lanes VALUES ('{tenant}', '{mark}', ''), ('{tenant}', '{other}', '');
+         INSERT INTO outbox_lanes VALUES ('{tenant}', '{mark}', '', 'c', 'a'), ('{tenant}', '{other}', '', 'c', 'a');
          INSERT INTO inbox VALUES ('{tenant}', '{mark}', '{mark}', '{mark}:read', '{mark}', NULL, '', '');
          INSERT INTO contacts VALUES ('{tenant}', '{mark}', '{mark}', '1', '1', '{mark}', NULL, NULL, NULL, '', ''),
+           ('{tenant}', 'c', 'a', '{mark}', NULL, '{mark}', NULL, NULL, NULL, '', ''),
            ('{tenant}', 'c', 'a', '2', '2', '{other}', NULL, NULL, NULL, '', '');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
          INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', NULL, '1', 'key:1', NULL, 'denied',

@@ -22,6 +22,7 @@ mod manage_people;
 mod migrate;
 mod open;
 mod outbox;
+mod outbox_claim;
 mod outbox_rows;
 mod people;
 mod people_write;

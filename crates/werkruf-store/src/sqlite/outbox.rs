@@ -7,15 +7,16 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::audit;
 use super::hold::changed;
-use super::outbox_rows::{by_id, change_later, head, put, put_lane, refresh_lane};
+use super::outbox_claim;
+use super::outbox_rows::{by_id, exactly_one, kill_later, put, put_lane, refresh_lane, release_one, revive};
 use super::records::List;
-use super::row::{CONTACT, OUTBOX, all, contact, first, outbox};
+use super::row::{CONTACT, Columns, OUTBOX, all, contact, first, outbox};
 use super::text::{Id, Stamp};
 use super::turn_open::{INSERT_CONVERSATION, put_entry};
 use crate::outbox::{released, retried};
 use crate::{
-    Author, Claimed, ContactRow, DeliveryReport, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page, RecordedInbound,
-    ReportedStatus, Resend, SendEnd, Settlement, StoreError, StoreFuture, crash,
+    Author, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page,
+    RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement, StoreError, StoreFuture, crash,
 };
 
 impl Outbox for SqliteStore {
@@ -38,26 +39,16 @@ impl Outbox for SqliteStore {
         }))
     }
 
-    fn claim(&self, owner: String, now: Timestamp, until: Timestamp, limit: u32) -> StoreFuture<'_, Vec<Claimed>> {
-        Box::pin(async move {
-            // Reads first: most of the time no lane is due, and a read costs no commit.
-            let due = self.readers.look_up(move |c| due(c, now, limit)).await?;
-            if due.is_empty() {
-                return Ok(Vec::new());
-            }
-            self.writer.submit(move |c| claim(c, &owner, now, until, limit)).await
-        })
+    fn claim(&self, claim: Claim) -> StoreFuture<'_, Vec<Claimed>> {
+        Box::pin(self.writer.submit(move |c| outbox_claim::claim(c, &claim)))
     }
 
-    fn next_due(&self) -> StoreFuture<'_, Option<Timestamp>> {
-        Box::pin(self.readers.look_up(|c| {
-            let mut statement = c.prepare_cached("SELECT min(next_at) FROM outbox_lanes")?;
-            Ok(first(&mut statement, [], |columns| columns.time_or_null())?.flatten())
-        }))
+    fn due(&self) -> StoreFuture<'_, Vec<DueAccount>> {
+        Box::pin(self.readers.look_up(outbox_claim::due))
     }
 
-    fn adopt(&self, owner: String, until: Timestamp) -> StoreFuture<'_, u64> {
-        Box::pin(self.writer.submit(move |c| adopt(c, &owner, until)))
+    fn adopt(&self, owner: String, now: Timestamp, until: Timestamp) -> StoreFuture<'_, u64> {
+        Box::pin(self.writer.submit(move |c| outbox_claim::adopt(c, &owner, now, until)))
     }
 
     fn settle(&self, settlement: Settlement) -> StoreFuture<'_, bool> {
@@ -130,7 +121,6 @@ impl Outbox for SqliteStore {
     }
 }
 
-const DUE: &str = "SELECT tenant_id, lane FROM outbox_lanes WHERE next_at <= ?1 ORDER BY next_at LIMIT ?2";
 const BY_EXTERNAL_ID: &str = "SELECT id FROM outbox WHERE tenant_id = ?1 AND external_id = ?2 AND channel = ?3 AND account = ?4 LIMIT 1";
 
 /// The plus sign keeps the planner off the index on id.
@@ -192,67 +182,11 @@ fn put_contact(c: &Connection, new: &NewContact) -> Result<Uuid, StoreError> {
     if written == 1 { Ok(new.conversation_id) } else { Err(StoreError::Broken("a contact vanished".to_owned())) }
 }
 
-fn due(c: &Connection, now: Timestamp, limit: u32) -> Result<Vec<(Uuid, String)>, StoreError> {
-    all(&mut *c.prepare_cached(DUE)?, params![Stamp::from(now), limit], |columns| Ok((columns.id()?, columns.text()?)))
-}
-
-fn claim(c: &Connection, owner: &str, now: Timestamp, until: Timestamp, limit: u32) -> Result<Vec<Claimed>, StoreError> {
-    let mut claimed = Vec::new();
-    for (tenant_id, lane) in due(c, now, limit)? {
-        let tenant = Id::from(tenant_id);
-        if let Some(row) = head(c, &tenant, &lane)?.filter(|head| head.next_at <= now) {
-            claimed.push(take(c, &row, owner, now, until)?);
-        }
-        refresh_lane(c, &tenant, &lane)?;
-    }
-    Ok(claimed)
-}
-
-/// Marks a row as being sent, unless it is to be given up.
-fn take(c: &Connection, row: &OutboxRow, owner: &str, now: Timestamp, until: Timestamp) -> Result<Claimed, StoreError> {
-    let (tenant, id, code) = (Id::from(row.tenant_id), row.id, row.give_up(now));
-    let ambiguous = row.ambiguous || (row.status == OutboxStatus::Sending && !row.repeatable);
-    let written = c
-        .prepare_cached(
-            "UPDATE outbox SET status = 'sending', attempts = ?3, ambiguous = ?4, owner = ?5, next_at = ?6, updated_at = ?7, error_code = ?8
-             WHERE tenant_id = ?1 AND id = ?2",
-        )?
-        .execute(params![
-            tenant,
-            Id::from(id),
-            row.attempts + u32::from(code.is_none()),
-            ambiguous,
-            owner,
-            Stamp::from(until),
-            Stamp::from(now),
-            code,
-        ])?;
-    exactly_one(written, id)?;
-    let row = by_id(c, &tenant, id)?.ok_or_else(|| moved(id))?;
-    Ok(match code {
-        None => Claimed::Send(row),
-        Some(code) => Claimed::GiveUp { row, code },
-    })
-}
-
-fn adopt(c: &Connection, owner: &str, until: Timestamp) -> Result<u64, StoreError> {
-    let until = Stamp::from(until);
-    // A recipient that recognizes a repetition sends no reports to wait for.
-    let adopted = c.execute(
-        "UPDATE outbox SET owner = ?1, next_at = CASE WHEN repeatable THEN min(next_at, ?2) ELSE ?2 END
-         WHERE (status = 'pending' OR status = 'sending') AND status = 'sending' AND owner IS NOT ?1",
-        params![owner, until],
-    )?;
-    if adopted > 0 {
-        c.execute("UPDATE outbox_lanes SET next_at = ?1 WHERE next_at > ?1", params![until])?;
-    }
-    Ok(changed(adopted))
-}
-
 fn settle(c: &Connection, settlement: &Settlement) -> Result<bool, StoreError> {
     let (tenant, now) = (Id::from(settlement.tenant_id), Stamp::from(settlement.now));
-    let is_sending = |row: &OutboxRow| row.status == OutboxStatus::Sending && row.attempts == settlement.attempt;
-    let Some(row) = by_id(c, &tenant, settlement.id)?.filter(is_sending) else { return Ok(false) };
+    let sending = "SELECT 1 FROM outbox WHERE tenant_id = ?1 AND id = ?2 AND status = 'sending' AND attempts = ?3 AND owner = ?4";
+    let sending = c.prepare_cached(sending)?.exists(params![tenant, Id::from(settlement.id), settlement.attempt, settlement.owner])?;
+    let Some(row) = by_id(c, &tenant, settlement.id)?.filter(|_| sending) else { return Ok(false) };
     let written = match &settlement.end {
         SendEnd::Sent { external_id } => c
             .prepare_cached(
@@ -267,7 +201,7 @@ fn settle(c: &Connection, settlement: &Settlement) -> Result<bool, StoreError> {
     exactly_one(written, row.id)?;
     crash::point("inside_settle");
     if matches!(settlement.end, SendEnd::Dead { .. }) {
-        change_later(c, &tenant, &row, true, &now)?;
+        kill_later(c, &tenant, &row, &now)?;
         put(c, &tenant, &settlement.announce, &now)?;
     }
     refresh_lane(c, &tenant, &row.recipient.lane)?;
@@ -302,26 +236,32 @@ fn apply_report(c: &Connection, report: &DeliveryReport) -> Result<Option<Outbox
             let status = if resend.is_some() { "pending" } else { "dead" };
             let next_at = resend.as_ref().map_or(report.now, |resend| resend.at);
             exactly_one(fail(c, &row, status, Some(next_at), (code, message), &now)?, row.id)?;
-            if let Some(Resend { body, .. }) = resend {
-                let written = c
-                    .prepare_cached("UPDATE outbox SET body = ?3, external_id = NULL WHERE tenant_id = ?1 AND id = ?2")?
-                    .execute(params![tenant, id, body])?;
-                exactly_one(written, row.id)?;
-            } else {
-                change_later(c, &tenant, &row, true, &now)?;
+            let body = resend.as_ref().map(|Resend { body, .. }| body);
+            // A dead row keeps the id of the sending that failed: another one may have arrived.
+            let written = c
+                .prepare_cached(
+                    "UPDATE outbox SET body = coalesce(?3, body), external_id = CASE WHEN ?3 IS NULL THEN ?4 END WHERE tenant_id = ?1 AND id = ?2",
+                )?
+                .execute(params![tenant, id, body, report.external_id])?;
+            exactly_one(written, row.id)?;
+            if resend.is_none() {
+                kill_later(c, &tenant, &row, &now)?;
                 put(c, &tenant, &report.announce, &now)?;
             }
         }
         ReportedStatus::Failed { .. } => return Ok(Some(row)),
         status => {
-            let Some(status) = status.moves(&row) else { return Ok(Some(row)) };
+            let Some(status) = status.moves(&row, &report.external_id) else { return Ok(Some(row)) };
             let written = c
                 .prepare_cached(
-                    "UPDATE outbox SET status = ?3, external_id = coalesce(external_id, ?4), error_code = NULL, error = NULL, owner = NULL,
-                       updated_at = ?5 WHERE tenant_id = ?1 AND id = ?2",
+                    "UPDATE outbox SET status = ?3, external_id = CASE WHEN status = 'dead' THEN ?4 ELSE coalesce(external_id, ?4) END,
+                       error_code = NULL, error = NULL, owner = NULL, updated_at = ?5 WHERE tenant_id = ?1 AND id = ?2",
                 )?
                 .execute(params![tenant, id, status.as_str(), report.external_id, now])?;
             exactly_one(written, row.id)?;
+            if row.status == OutboxStatus::Dead {
+                revive(c, &tenant, &row, false, &now)?;
+            }
         }
     }
     refresh_lane(c, &tenant, &row.recipient.lane)?;
@@ -353,43 +293,36 @@ fn retry(c: &Connection, tenant_id: Uuid, id: Uuid, now: Timestamp) -> Result<bo
     let Some(row) = by_id(c, &tenant, id)?.filter(|row| row.status == OutboxStatus::Dead) else { return Ok(false) };
     let written = c
         .prepare_cached(
-            "UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, next_at = ?3, updated_at = ?3
-             WHERE tenant_id = ?1 AND id = ?2",
+            "UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, first_at = NULL,
+               next_at = ?3, updated_at = ?3 WHERE tenant_id = ?1 AND id = ?2",
         )?
         .execute(params![tenant, Id::from(id), now])?;
     exactly_one(written, id)?;
-    change_later(c, &tenant, &row, false, &now)?;
+    revive(c, &tenant, &row, true, &now)?;
     refresh_lane(c, &tenant, &row.recipient.lane)?;
     Ok(true)
 }
 
-const RELEASE: &str = "UPDATE outbox SET status = 'pending', next_at = ?2, updated_at = ?2 WHERE tenant_id = ?1 AND status = 'held'";
-
 fn release(c: &Connection, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) -> Result<u64, StoreError> {
     let (tenant, now) = (Id::from(tenant_id), Stamp::from(now));
     let Some(id) = id else {
-        let lanes = "SELECT DISTINCT lane FROM outbox WHERE tenant_id = ?1 AND status = 'held'";
-        for lane in all(&mut c.prepare(lanes)?, params![tenant], |columns| columns.text())? {
-            put_lane(c, &tenant, &lane, &now)?;
+        let lanes = "SELECT DISTINCT lane, channel, account FROM outbox WHERE tenant_id = ?1 AND status = 'held'";
+        let lane = |columns: &mut Columns<'_>| Ok((columns.text()?, columns.text()?, columns.text()?));
+        for (lane, channel, account) in all(&mut c.prepare(lanes)?, params![tenant], lane)? {
+            put_lane(c, &tenant, (&lane, &channel, &account), &now)?;
         }
-        return Ok(changed(c.execute(RELEASE, params![tenant, now])?));
+        let all = "UPDATE outbox SET status = 'pending', attempts = 0, first_at = NULL, next_at = ?2, updated_at = ?2
+                   WHERE tenant_id = ?1 AND status = 'held'";
+        return Ok(changed(c.execute(all, params![tenant, now])?));
     };
-    let Some(row) = by_id(c, &tenant, id)? else { return Ok(0) };
-    let released = c.execute(&format!("{RELEASE} AND id = ?3"), params![tenant, now, Id::from(id)])?;
+    let Some(row) = by_id(c, &tenant, id)?.filter(|row| row.status == OutboxStatus::Held) else { return Ok(0) };
+    let released = release_one(c, &tenant, &row, &now)?;
     refresh_lane(c, &tenant, &row.recipient.lane)?;
-    Ok(changed(released))
-}
-
-fn moved(id: Uuid) -> StoreError {
-    StoreError::Moved { what: "outbox row", id: id.to_string() }
-}
-
-fn exactly_one(written: usize, id: Uuid) -> Result<(), StoreError> {
-    if written == 1 { Ok(()) } else { Err(moved(id)) }
+    Ok(released)
 }
 
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    [DUE, BY_EXTERNAL_ID].map(str::to_owned).into_iter().chain([approval_sql(), contacts_sql()]).collect()
+    std::iter::once(BY_EXTERNAL_ID.to_owned()).chain([approval_sql(), contacts_sql()]).collect()
 }

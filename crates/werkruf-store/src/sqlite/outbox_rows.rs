@@ -17,7 +17,7 @@ const INSERT: &str =
 const LAST_PART: &str = "SELECT coalesce(max(part), 0) FROM outbox WHERE tenant_id = ?1 AND turn_id = ?2 AND channel = ?3
     AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook'";
 
-const PUT_LANE: &str = "INSERT INTO outbox_lanes (tenant_id, lane, next_at) VALUES (?1, ?2, ?3)
+const PUT_LANE: &str = "INSERT INTO outbox_lanes (tenant_id, lane, next_at, channel, account) VALUES (?1, ?2, ?3, ?4, ?5)
     ON CONFLICT (tenant_id, lane) DO UPDATE SET next_at = excluded.next_at WHERE excluded.next_at < next_at";
 
 /// Writes rows, and says in their lanes when they are due.
@@ -52,14 +52,20 @@ pub(super) fn put(c: &Connection, tenant: &Id, rows: &[NewOutboxRow], now: &Stam
             row.body,
         ])?;
         if row.dead.is_none() {
-            put_lane(c, tenant, &to.lane, &next_at)?;
+            put_lane(c, tenant, (&to.lane, &to.channel, &to.account), &next_at)?;
         }
     }
     Ok(())
 }
 
-pub(super) fn put_lane(c: &Connection, tenant: &Id, lane: &str, next_at: &Stamp) -> Result<(), StoreError> {
-    c.prepare_cached(PUT_LANE)?.execute(params![tenant, lane, next_at])?;
+/// A lane, with the account that its rows leave by, is due not later than then.
+pub(super) fn put_lane(
+    c: &Connection,
+    tenant: &Id,
+    (lane, channel, account): (&str, &str, &str),
+    next_at: &Stamp,
+) -> Result<(), StoreError> {
+    c.prepare_cached(PUT_LANE)?.execute(params![tenant, lane, next_at, channel, account])?;
     Ok(())
 }
 
@@ -83,9 +89,10 @@ fn head_sql(status: &str) -> String {
 pub(super) fn refresh_lane(c: &Connection, tenant: &Id, lane: &str) -> Result<(), StoreError> {
     match head(c, tenant, lane)? {
         Some(head) => {
-            let due = "INSERT INTO outbox_lanes (tenant_id, lane, next_at) VALUES (?1, ?2, ?3)
+            let due = "INSERT INTO outbox_lanes (tenant_id, lane, next_at, channel, account) VALUES (?1, ?2, ?3, ?4, ?5)
                        ON CONFLICT (tenant_id, lane) DO UPDATE SET next_at = excluded.next_at";
-            c.prepare_cached(due)?.execute(params![tenant, lane, Stamp::from(head.next_at)])?;
+            let to = &head.recipient;
+            c.prepare_cached(due)?.execute(params![tenant, lane, Stamp::from(head.next_at), to.channel, to.account])?;
         }
         None => {
             c.prepare_cached("DELETE FROM outbox_lanes WHERE tenant_id = ?1 AND lane = ?2")?.execute(params![tenant, lane])?;
@@ -98,17 +105,44 @@ pub(super) fn refresh_lane(c: &Connection, tenant: &Id, lane: &str) -> Result<()
 const KILL_LATER: &str = "UPDATE outbox SET status = 'dead', error_code = ?7, updated_at = ?6
     WHERE tenant_id = ?1 AND turn_id = ?2 AND channel = ?3 AND lane = ?4 AND part > ?5 AND status = 'pending'
       AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook'";
-const REVIVE_LATER: &str = "UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, next_at = ?6, updated_at = ?6
-    WHERE tenant_id = ?1 AND turn_id = ?2 AND channel = ?3 AND lane = ?4 AND part > ?5 AND status = 'dead' AND error_code = ?7
+// ?8 whether the parts before the row are revived too.
+const REVIVE: &str =
+    "UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, first_at = NULL,
+      next_at = ?6, updated_at = ?6
+    WHERE tenant_id = ?1 AND turn_id = ?2 AND channel = ?3 AND lane = ?4 AND status = 'dead'
+      AND ((part > ?5 AND error_code = ?7) OR (part < ?5 AND ?8))
+      AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook'";
+const RELEASE_EARLIER: &str = "UPDATE outbox SET status = 'pending', attempts = 0, first_at = NULL, next_at = ?6, updated_at = ?6
+    WHERE tenant_id = ?1 AND turn_id = ?2 AND channel = ?3 AND lane = ?4 AND part < ?5 AND status = 'held'
       AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook'";
 
-/// The later parts of the row's turn die with it, or become pending again with it.
-pub(super) fn change_later(c: &Connection, tenant: &Id, row: &OutboxRow, dies: bool, now: &Stamp) -> Result<(), StoreError> {
+/// The later parts of the row's turn die with it.
+pub(super) fn kill_later(c: &Connection, tenant: &Id, row: &OutboxRow, now: &Stamp) -> Result<(), StoreError> {
     let Some(turn) = row.turn_id.filter(|_| row.is_part()) else { return Ok(()) };
-    let sql = if dies { KILL_LATER } else { REVIVE_LATER };
     let to = &row.recipient;
-    c.prepare_cached(sql)?.execute(params![tenant, Id::from(turn), to.channel, to.lane, row.part, now, EARLIER_PART_DEAD])?;
+    c.prepare_cached(KILL_LATER)?.execute(params![tenant, Id::from(turn), to.channel, to.lane, row.part, now, EARLIER_PART_DEAD])?;
     Ok(())
+}
+
+/// The later parts that died with the row become pending again; with `earlier`, also the dead ones before it, which must leave first.
+pub(super) fn revive(c: &Connection, tenant: &Id, row: &OutboxRow, earlier: bool, now: &Stamp) -> Result<(), StoreError> {
+    let Some(turn) = row.turn_id.filter(|_| row.is_part()) else { return Ok(()) };
+    let to = &row.recipient;
+    let values = params![tenant, Id::from(turn), to.channel, to.lane, row.part, now, EARLIER_PART_DEAD, earlier];
+    c.prepare_cached(REVIVE)?.execute(values)?;
+    Ok(())
+}
+
+/// A held row becomes pending, and so do the held parts of its turn before it, which must leave first. Returns how many.
+pub(super) fn release_one(c: &Connection, tenant: &Id, row: &OutboxRow, now: &Stamp) -> Result<u64, StoreError> {
+    let own = "UPDATE outbox SET status = 'pending', attempts = 0, first_at = NULL, next_at = ?3, updated_at = ?3
+               WHERE tenant_id = ?1 AND id = ?2 AND status = 'held'";
+    let mut released = c.prepare_cached(own)?.execute(params![tenant, Id::from(row.id), now])?;
+    if let Some(turn) = row.turn_id.filter(|_| row.is_part()) {
+        let to = &row.recipient;
+        released += c.prepare_cached(RELEASE_EARLIER)?.execute(params![tenant, Id::from(turn), to.channel, to.lane, row.part, now])?;
+    }
+    Ok(changed(released))
 }
 
 /// Holds every row that was not sent. A row whose sending had begun may have arrived.
@@ -122,17 +156,24 @@ pub(super) fn hold(c: &Connection, now: &Stamp) -> Result<u64, StoreError> {
     Ok(changed(held))
 }
 
-// ?1 tenant, ?2 user. Reports have the external id of their row at the beginning of their own.
-const OF_PERSON: [&str; 3] = [
+// ?1 tenant, ?2 user. What was sent to the person's addresses before the person was a user has no user. Reports have the external id of their row at the beginning of their own.
+const OF_PERSON: [&str; 4] = [
     "DELETE FROM inbox WHERE (tenant_id, channel, account, external_id) IN
        (SELECT inbox.tenant_id, inbox.channel, inbox.account, inbox.external_id FROM outbox JOIN inbox ON inbox.tenant_id = ?1
           AND inbox.channel = outbox.channel AND inbox.account = outbox.account
           AND inbox.external_id >= outbox.external_id || ':' AND inbox.external_id < outbox.external_id || ';'
         WHERE outbox.tenant_id = ?1 AND outbox.user_id = ?2 AND outbox.external_id IS NOT NULL AND inbox.turn_id IS NULL)",
-    "DELETE FROM outbox WHERE tenant_id = ?1 AND (user_id = ?2
+    "DELETE FROM outbox WHERE tenant_id = ?1 AND (user_id = ?2 OR (user_id IS NULL AND channel <> 'webhook' AND recipient IN
+         (SELECT address FROM contacts WHERE tenant_id = ?1 AND user_id = ?2
+          UNION SELECT phone_key FROM users WHERE tenant_id = ?1 AND CAST(id AS TEXT) = ?2
+          UNION SELECT whatsapp_user_id FROM users WHERE tenant_id = ?1 AND CAST(id AS TEXT) = ?2))
        OR conversation_id IN (SELECT id FROM conversations WHERE tenant_id = ?1 AND user_id = ?2) OR turn_id IN
        (SELECT id FROM turns WHERE tenant_id = ?1 AND (user_id = ?2
           OR conversation_id IN (SELECT id FROM conversations WHERE tenant_id = ?1 AND user_id = ?2))))",
+    "DELETE FROM contacts WHERE tenant_id = ?1 AND user_id IS NULL AND address IN
+         (SELECT address FROM contacts WHERE tenant_id = ?1 AND user_id = ?2
+          UNION SELECT phone_key FROM users WHERE tenant_id = ?1 AND CAST(id AS TEXT) = ?2
+          UNION SELECT whatsapp_user_id FROM users WHERE tenant_id = ?1 AND CAST(id AS TEXT) = ?2)",
     "DELETE FROM contacts WHERE tenant_id = ?1 AND (user_id = ?2 OR person = ?2)",
 ];
 /// The name of a lane contains an address.
@@ -148,6 +189,14 @@ pub(super) fn erase(c: &Connection, tenant: &Id, user_id: &str) -> Result<(), St
     Ok(())
 }
 
+pub(super) fn moved(id: Uuid) -> StoreError {
+    StoreError::Moved { what: "outbox row", id: id.to_string() }
+}
+
+pub(super) fn exactly_one(written: usize, id: Uuid) -> Result<(), StoreError> {
+    if written == 1 { Ok(()) } else { Err(moved(id)) }
+}
+
 /// One row by its id.
 pub(super) fn by_id(c: &Connection, tenant: &Id, id: Uuid) -> Result<Option<OutboxRow>, StoreError> {
     first(&mut *c.prepare_cached(&by_id_sql())?, params![tenant, Id::from(id)], outbox)
@@ -160,6 +209,6 @@ fn by_id_sql() -> String {
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    let fixed = [LAST_PART, KILL_LATER, REVIVE_LATER].map(str::to_owned);
+    let fixed = [LAST_PART, KILL_LATER, REVIVE, RELEASE_EARLIER].map(str::to_owned);
     fixed.into_iter().chain([head_sql("pending"), head_sql("sending"), by_id_sql()]).collect()
 }

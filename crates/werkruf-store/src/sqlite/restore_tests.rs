@@ -8,7 +8,7 @@ use werkruf_contract::{CallStatus, Clock, EventType, TurnStatus};
 
 use super::super::SqliteStore;
 use super::super::migrate::beside;
-use crate::story::{Running, World, fill_outbox, held_rows_are_released};
+use crate::story::{Running, World, a_release_starts_with_the_first_held_part, fill_outbox, held_rows_are_released, three_parts};
 use crate::{Author, ConversationRef, HeldWork, Maintenance, MaintenanceError, OpenTurn, Records, SecretKeys, StoreError, Turns};
 
 struct Fixture {
@@ -104,6 +104,15 @@ async fn rows_of_the_outbox_are_held_until_their_release() {
     assert_eq!(restored.held, HeldWork { outbox: 2, ..HeldWork::default() });
     assert_eq!((restored.rows["outbox"], restored.rows["contacts"]), (3, 1));
     held_rows_are_released(World { store: fixture.open("new.db"), ..fixture.world.clone() }, rows).await;
+}
+
+#[tokio::test]
+async fn a_released_part_does_not_leave_before_earlier_ones() {
+    let fixture = Fixture::new();
+    let parts = three_parts(&fixture.world).await;
+    fixture.back_up().await;
+    fixture.restore("new.db", false).unwrap();
+    a_release_starts_with_the_first_held_part(World { store: fixture.open("new.db"), ..fixture.world.clone() }, parts).await;
 }
 
 #[tokio::test]

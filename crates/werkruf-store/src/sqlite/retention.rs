@@ -12,7 +12,7 @@ use super::row::{all, first};
 use super::text::{Id, Stamp, id_or_null};
 use super::{SqliteStore, erase, streams};
 use crate::module::expiring;
-use crate::retention::CONTACT_AGE;
+use crate::retention::{CONTACT_AGE, NOTIFICATION_AGE};
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
 
 /// Rows that one scan reads, and rows that one job of the writer deletes. A job delays other jobs by milliseconds.
@@ -44,6 +44,8 @@ impl Retention for SqliteStore {
             let mut deleted = c.execute(EXPIRED_ENTRIES, params![Stamp::from(now), BATCH])? as u64;
             let forgotten = Stamp::from(now.checked_sub(CONTACT_AGE).unwrap_or(now));
             deleted += c.execute(FORGOTTEN_CONTACTS, params![forgotten, BATCH])? as u64;
+            let arrived = Stamp::from(now.checked_sub(NOTIFICATION_AGE).unwrap_or(now));
+            deleted += c.execute(ARRIVED_NOTIFICATIONS, params![arrived, BATCH])? as u64;
             for (table, column) in expiring(modules) {
                 let sql = format!("DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {column} <= ?1 LIMIT {BATCH})");
                 deleted += c.execute(&sql, params![Stamp::from(now)])? as u64;
@@ -151,6 +153,8 @@ const EXPIRED_ENTRIES: &str = "DELETE FROM inbox WHERE (tenant_id, channel, acco
 const FORGOTTEN_CONTACTS: &str = "DELETE FROM contacts WHERE (tenant_id, channel, account, person) IN
     (SELECT tenant_id, channel, account, person FROM contacts
        WHERE user_id IS NULL AND conversation_id IS NULL AND updated_at <= ?1 LIMIT ?2)";
+const ARRIVED_NOTIFICATIONS: &str = "DELETE FROM outbox WHERE (tenant_id, id) IN
+    (SELECT tenant_id, id FROM outbox WHERE channel = 'webhook' AND status = 'sent' AND updated_at <= ?1 LIMIT ?2)";
 /// An unfinished turn computes its usage from these rows, so they stay.
 const USAGE: &str = "SELECT tenant_id, id, created_at < ?3 AND NOT EXISTS
       (SELECT 1 FROM turns WHERE turns.tenant_id = api_usage.tenant_id AND turns.id = api_usage.turn_id AND turns.finished_at IS NULL)
@@ -293,8 +297,9 @@ fn delete_calls(c: &Connection, sweep: &Sweep, key: RowKey) -> Result<u64, Store
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    let fixed = [CONVERSATIONS, STREAMS, TURNS, OUTBOX, USAGE, BUSY, DELETABLE, CALLS, OLD_ROW, EXPIRED_ENTRIES, FORGOTTEN_CONTACTS];
-    fixed.iter().chain(&OF_CALLS).chain(&OF_STREAM).map(|sql| (*sql).to_owned()).collect()
+    let expired = [EXPIRED_ENTRIES, FORGOTTEN_CONTACTS, ARRIVED_NOTIFICATIONS];
+    let fixed = [CONVERSATIONS, STREAMS, TURNS, OUTBOX, USAGE, BUSY, DELETABLE, CALLS, OLD_ROW];
+    fixed.iter().chain(&expired).chain(&OF_CALLS).chain(&OF_STREAM).map(|sql| (*sql).to_owned()).collect()
 }
 
 #[cfg(test)]

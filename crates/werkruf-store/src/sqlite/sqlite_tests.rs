@@ -198,6 +198,7 @@ fn hot_statements() -> Vec<String> {
         super::records::hot_statements(),
         super::people::hot_statements(),
         super::outbox::hot_statements(),
+        super::outbox_claim::hot_statements(),
         super::outbox_rows::hot_statements(),
     ]
     .concat()
@@ -355,12 +356,11 @@ async fn rows_of_an_earlier_process_wait_for_a_report() {
     (repeatable.repeatable, repeatable.recipient.lane) = (true, "webhook:w:1".to_owned());
     let ids = world.send(vec![world.outbox_row(None, "once"), repeatable]).await;
     assert_eq!(world.claimed().await.len(), 2, "claimed for a minute, and then the process dies");
-    assert_eq!(store.adopt("process-1".to_owned(), world.in_s(10)).await.unwrap(), 0, "its own rows");
-    assert_eq!(store.adopt("process-2".to_owned(), world.in_s(90)).await.unwrap(), 2);
-    world.later(60_000);
+    assert_eq!(store.adopt("process-1".to_owned(), world.now, world.in_s(10)).await.unwrap(), 0, "its own rows");
+    assert_eq!(store.adopt("process-2".to_owned(), world.now, world.in_s(30)).await.unwrap(), 2);
     let due: Vec<_> =
         world.claimed().await.into_iter().map(|claimed| if let Claimed::Send(row) = claimed { row.id } else { panic!() }).collect();
-    assert_eq!(due, [ids[1]]);
+    assert_eq!(due, [ids[1]], "its recipient recognizes a repetition and sends no report");
     world.later(30_000);
     let claimed = world.claimed().await;
     assert!(matches!(&claimed[..], [Claimed::Send(row)] if row.id == ids[0] && row.ambiguous), "{claimed:?}");

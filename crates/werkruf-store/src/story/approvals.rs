@@ -5,7 +5,9 @@ use werkruf_contract::{ApprovalStatus, CallStatus, TurnStatus};
 
 use super::world::{OWNER, Running, to};
 use super::{Store, World};
-use crate::{ApprovalFilter, CallRow, CallStart, Decision, DecisionOutcome, IdOf, NewApproval, Page, Replacement, StoreError};
+use crate::{
+    ApprovalFilter, CallRow, CallStart, Decision, DecisionOutcome, IdOf, NewApproval, OutboxStatus, Page, Replacement, StoreError,
+};
 
 /// What the model had read before the call.
 const TAINT: &str = r#"[{"tool":"web"}]"#;
@@ -52,7 +54,9 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
 
     world.later(10);
     let tenant = world.tenant;
-    let decided = world.store.decide(tenant, approval.id, world.decision(ApprovalStatus::Approved)).await.unwrap();
+    let told = world.outbox_row(None, "approved");
+    let decision = Decision { outbox: vec![told.clone()], ..world.decision(ApprovalStatus::Approved) };
+    let decided = world.store.decide(tenant, approval.id, decision).await.unwrap();
     let Some(DecisionOutcome::Decided(row)) = decided else { panic!("not decided: {decided:?}") };
     assert_eq!((row.status, row.decided_by.as_deref(), row.decided_at), (ApprovalStatus::Approved, Some("2"), Some(world.now)));
     assert_eq!((row.call_id, row.turn_id, row.conversation_id), (call.id, running.turn, Some(running.conversation)));
@@ -60,8 +64,12 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
         (&row.arguments, &row.arguments_digest, &row.approver_roles, &row.taint),
         (&approval.arguments, &approval.arguments_digest, &approval.approver_roles, &approval.taint)
     );
-    let again = world.store.decide(tenant, approval.id, world.decision(ApprovalStatus::Denied)).await.unwrap();
+    assert_eq!(world.stored(told.id).await.status, OutboxStatus::Pending, "with the decision");
+    let unsaid = world.outbox_row(None, "denied");
+    let late = Decision { outbox: vec![unsaid.clone()], ..world.decision(ApprovalStatus::Denied) };
+    let again = world.store.decide(tenant, approval.id, late).await.unwrap();
     assert_eq!(again, Some(DecisionOutcome::AlreadyDecided(row)), "a decision is final");
+    assert_eq!(world.store.outbox_row(tenant, unsaid.id).await.unwrap(), None, "what did not happen is not told");
 
     let found = world.store.unfinished_turns(OWNER.to_owned()).await.unwrap();
     assert_eq!(found.iter().map(|turn| (turn.id, turn.status)).collect::<Vec<_>>(), [(running.turn, TurnStatus::AwaitingApproval)]);

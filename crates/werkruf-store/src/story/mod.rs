@@ -11,6 +11,7 @@ mod credentials;
 mod lists;
 mod manage_people;
 mod outbox;
+mod outbox_again;
 mod outbox_world;
 mod people;
 mod provider_calls;
@@ -33,6 +34,7 @@ pub(crate) use credentials::*;
 pub(crate) use lists::*;
 pub(crate) use manage_people::*;
 pub(crate) use outbox::*;
+pub(crate) use outbox_again::*;
 pub(crate) use outbox_world::{fill_outbox, held_rows_are_released};
 pub(crate) use people::*;
 pub(crate) use provider_calls::*;
@@ -142,6 +144,14 @@ macro_rules! tell {
             an_item_without_a_turn_is_recorded_once,
             two_first_messages_at_once_get_one_conversation,
             old_rows_of_the_outbox_are_deleted,
+            the_age_of_a_row_counts_from_its_first_attempt,
+            only_the_process_that_sends_a_row_settles_it,
+            a_row_that_arrived_after_all_brings_its_later_parts_back,
+            a_failed_sending_does_not_hide_another_that_arrived,
+            a_retry_starts_with_the_first_dead_part,
+            what_a_process_is_sending_it_does_not_take_again,
+            a_claim_takes_rows_of_one_account,
+            arrived_notifications_expire,
         }
     };
 }

@@ -54,6 +54,7 @@ pub(crate) async fn a_turn_writes_its_rows_with_parts(world: World<impl Store>) 
         error: None,
         external_id: None,
         next_at: rows[0].next_at,
+        first_at: None,
         created_at: rows[0].created_at,
         updated_at: rows[0].created_at,
     };
@@ -83,11 +84,11 @@ pub(crate) async fn a_turn_writes_its_rows_with_parts(world: World<impl Store>) 
 
 pub(crate) async fn rows_of_a_lane_leave_in_order(mut world: World<impl Store>) {
     let ids = world.send(vec![world.outbox_row(None, "1"), world.outbox_row(None, "2")]).await;
-    assert_eq!(world.store.next_due().await.unwrap().map(|due| due.as_millisecond()), Some(world.now.as_millisecond()));
+    assert_eq!(world.next_due().await.map(|due| due.as_millisecond()), Some(world.now.as_millisecond()));
     let first = world.next().await;
     assert_eq!((first.id, first.status, first.attempts), (ids[0], OutboxStatus::Sending, 1));
     assert_eq!(world.claimed().await, [], "the second waits for the first");
-    assert_eq!(world.store.next_due().await.unwrap().map(|due| due.as_millisecond()), Some(world.in_s(60).as_millisecond()));
+    assert_eq!(world.next_due().await.map(|due| due.as_millisecond()), Some(world.in_s(60).as_millisecond()));
     // A new row makes its lane due, but not itself.
     let third = world.send(vec![world.outbox_row(None, "3")]).await;
     assert_eq!(world.claimed().await, []);
@@ -109,7 +110,7 @@ pub(crate) async fn rows_of_a_lane_leave_in_order(mut world: World<impl Store>) 
         assert_eq!(row.id, id);
         assert!(world.settle(&row, sent(&id.to_string())).await);
     }
-    assert_eq!((world.claimed().await, world.store.next_due().await.unwrap()), (Vec::new(), None));
+    assert_eq!((world.claimed().await, world.next_due().await), (Vec::new(), None));
 }
 
 /// Several claimers share the work. Each part is sent once, and never before the one before it was settled.
@@ -130,11 +131,13 @@ pub(crate) async fn several_claimers_keep_the_order(world: World<impl Store>) {
     for claimer in 0..4 {
         let (world, sent_rows) = (world.clone(), Arc::clone(&sent_rows));
         claimers.spawn(async move {
-            while world.store.next_due().await.unwrap().is_some() {
-                for claimed in world.store.claim(format!("p{claimer}"), world.now, world.in_s(60), 2).await.unwrap() {
+            while world.next_due().await.is_some() {
+                for claimed in world.store.claim(world.claim(&format!("p{claimer}"), 2)).await.unwrap() {
                     let Claimed::Send(row) = claimed else { panic!("given up: {claimed:?}") };
                     sent_rows.lock().unwrap().push((row.recipient.lane.clone(), row.id));
-                    assert!(world.settle(&row, sent(&row.id.to_string())).await);
+                    let owner = format!("p{claimer}");
+                    let settlement = Settlement { owner, ..world.settlement(&row, sent(&row.id.to_string())) };
+                    assert!(world.store.settle(settlement).await.unwrap());
                 }
                 tokio::task::yield_now().await;
             }
@@ -171,7 +174,7 @@ pub(crate) async fn a_doubtful_row_is_sent_once_more_and_then_given_up(mut world
     let announced = world.in_lane("webhook:w:1", None, "dead_letter");
     let announce = vec![announced.clone()];
     let end = dead(OUTCOME_UNKNOWN);
-    let settlement = Settlement { tenant_id: world.tenant, id, attempt: row.attempts, end, announce, now: world.now };
+    let settlement = Settlement { announce, ..world.settlement(row, end) };
     assert!(world.store.settle(settlement.clone()).await.unwrap());
     assert!(!world.store.settle(settlement).await.unwrap(), "once, with what it announces");
     assert_eq!(world.statuses(&[id, announced.id]).await, [died(OUTCOME_UNKNOWN), is(OutboxStatus::Pending)]);
@@ -235,11 +238,11 @@ pub(crate) async fn a_dead_part_ends_the_parts_of_its_turn(mut world: World<impl
         assert_eq!(row.id, ids[place]);
         assert!(world.settle(&row, sent(wamid)).await);
     }
-    assert_eq!(world.store.next_due().await.unwrap(), None);
+    assert_eq!(world.next_due().await, None);
     let retried = world.send(vec![world.outbox_row(None, "alone")]).await[0];
     let row = world.next().await;
     assert!(world.settle(&row, dead("100")).await);
-    assert_eq!(world.store.next_due().await.unwrap(), None, "a dead row keeps no lane waiting");
+    assert_eq!(world.next_due().await, None, "a dead row keeps no lane waiting");
     assert!(world.store.retry_outbox(world.tenant, retried, Author::server(), world.now).await.unwrap());
     assert_eq!(world.next().await.id, retried, "the retry opens the lane again");
 }
@@ -366,7 +369,7 @@ pub(crate) async fn two_first_messages_at_once_get_one_conversation(world: World
     assert!(world.store.delete_conversation(world.tenant, found[0]).await.unwrap());
     assert_eq!(world.store.outbox_row(world.tenant, id).await.unwrap(), None);
     assert_eq!(of(&["1"]).await.unwrap()[0].conversation_id, None);
-    assert_eq!((world.claimed().await, world.store.next_due().await.unwrap()), (Vec::new(), None), "its lane is gone too");
+    assert_eq!((world.claimed().await, world.next_due().await), (Vec::new(), None), "its lane is gone too");
     let new = world.contact("1", "49171");
     let id = new.conversation_id;
     assert_eq!(world.store.contact(new).await.unwrap(), id);

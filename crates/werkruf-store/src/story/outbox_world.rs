@@ -5,8 +5,8 @@ use werkruf_contract::Uuid;
 
 use super::world::World;
 use crate::{
-    Author, Claimed, DeliveryReport, InboxEntry, NewContact, NewOutboxRow, Notice, OutboxRow, OutboxStatus, Recipient, RecordedInbound,
-    ReportedStatus, Resend, SendEnd, Settlement, Store,
+    Account, Author, Claim, Claimed, DeliveryReport, InboxEntry, NewContact, NewOutboxRow, Notice, OutboxRow, OutboxStatus, Recipient,
+    RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement, Store,
 };
 
 const LANE: &str = "whatsapp:100:49170";
@@ -61,7 +61,18 @@ impl<S: Store> World<S> {
 
     /// Claims everything that is due, for a minute.
     pub(crate) async fn claimed(&self) -> Vec<Claimed> {
-        self.store.claim(SENDER.to_owned(), self.now, self.in_s(60), 100).await.unwrap()
+        self.store.claim(self.claim(SENDER, 100)).await.unwrap()
+    }
+
+    /// Up to so many lanes of the one account, for a minute.
+    pub(crate) fn claim(&self, owner: &str, limit: u32) -> Claim {
+        let account = Account { channel: "whatsapp".to_owned(), account: "100".to_owned() };
+        Claim { owner: owner.to_owned(), account, now: self.now, until: self.in_s(60), limit, being_sent: Vec::new() }
+    }
+
+    /// When the first lane is due.
+    pub(crate) async fn next_due(&self) -> Option<Timestamp> {
+        self.store.due().await.unwrap().first().map(|due| due.at)
     }
 
     /// The one row that is due and to be sent.
@@ -74,11 +85,15 @@ impl<S: Store> World<S> {
     }
 
     pub(super) async fn settle(&self, row: &OutboxRow, end: SendEnd) -> bool {
-        let (tenant_id, id, attempt) = (self.tenant, row.id, row.attempts);
-        self.store.settle(Settlement { tenant_id, id, attempt, end, announce: Vec::new(), now: self.now }).await.unwrap()
+        self.store.settle(self.settlement(row, end)).await.unwrap()
     }
 
-    pub(super) async fn stored(&self, id: Uuid) -> OutboxRow {
+    pub(super) fn settlement(&self, row: &OutboxRow, end: SendEnd) -> Settlement {
+        let (tenant_id, id, owner, attempt) = (self.tenant, row.id, SENDER.to_owned(), row.attempts);
+        Settlement { tenant_id, id, owner, attempt, end, announce: Vec::new(), now: self.now }
+    }
+
+    pub(crate) async fn stored(&self, id: Uuid) -> OutboxRow {
         self.store.outbox_row(self.tenant, id).await.unwrap().unwrap()
     }
 
@@ -171,7 +186,7 @@ pub(crate) async fn fill_outbox(world: &World<impl Store>) -> [Uuid; 3] {
 pub(crate) async fn held_rows_are_released(world: World<impl Store>, [done, doubtful, pending]: [Uuid; 3]) {
     let held = is(OutboxStatus::Held);
     assert_eq!(world.statuses(&[done, doubtful, pending]).await, [is(OutboxStatus::Read), held.clone(), held.clone()]);
-    assert_eq!((world.claimed().await, world.store.next_due().await.unwrap()), (Vec::new(), None));
+    assert_eq!((world.claimed().await, world.next_due().await), (Vec::new(), None));
     assert_eq!(world.store.release_outbox(world.tenant, Some(done), Author::server(), world.now).await.unwrap(), 0);
     assert_eq!(world.store.release_outbox(world.id(), None, Author::server(), world.now).await.unwrap(), 0, "another tenant");
     assert_eq!(world.store.release_outbox(world.tenant, Some(doubtful), Author::server(), world.now).await.unwrap(), 1);

@@ -221,7 +221,11 @@ impl Channel for WhatsApp {
         self.settings().reconcile
     }
 
-    fn has_account(&self, tenant_id: Uuid, account: &str) -> bool {
+    fn has_account(&self, account: &str) -> bool {
+        self.settings().number(account).is_some()
+    }
+
+    fn sends_for(&self, tenant_id: Uuid, account: &str) -> bool {
         self.settings().number(account).is_some_and(|number| number.tenant_id == tenant_id)
     }
 

@@ -86,6 +86,7 @@ fn row(address: &str, body: &OutboxBody) -> OutboxRow {
         error: None,
         external_id: None,
         next_at: at,
+        first_at: None,
         created_at: at,
         updated_at: at,
     }

@@ -371,6 +371,7 @@ fn as_stored(row: &NewOutboxRow, delivery: &Delivery<'_>) -> OutboxRow {
         error: None,
         external_id: None,
         next_at: delivery.now,
+        first_at: None,
         created_at: delivery.now,
         updated_at: delivery.now,
     }

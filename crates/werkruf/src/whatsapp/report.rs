@@ -37,12 +37,12 @@ impl Receiver {
                 return Ok(());
             }
         };
-        let failed = matches!(status, ReportedStatus::Failed { .. });
         let (channel, account, external_id) = (CHANNEL.to_owned(), number.phone_number_id.clone(), event.id.clone());
         let report = DeliveryReport { tenant_id, channel, account, outbox_id, external_id, status, inbox, announce, now };
         let changed = self.outbox().report(report).await?;
         crash::point("report_applied");
-        if changed.is_some() && failed {
+        // The row may have kept its lane waiting.
+        if changed.is_some() {
             self.app.runtime.wake_outbox();
         }
         Ok(())

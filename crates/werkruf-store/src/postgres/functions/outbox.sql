@@ -2,11 +2,24 @@
 -- Whoever makes a row open writes its lane in the same transaction. A lane is deleted under its lock, by a statement that began after the lock
 -- was taken and found no open row. So no open row is ever without a lane; a lane may be due too early, which the next claim corrects.
 
--- Locks the lanes in one order, and creates those that are missing; due not later than the time.
-CREATE OR REPLACE FUNCTION lock_lanes(the_tenant uuid, the_lanes text[], due timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+-- How far the clock of the database is ahead of a process that takes this for the time. Less than a second harms nothing and may be the time
+-- that the request took.
+CREATE OR REPLACE FUNCTION clock_difference(of_process timestamptz) RETURNS interval LANGUAGE sql VOLATILE AS $$
+  SELECT CASE WHEN abs(extract(epoch FROM difference)) < 1 THEN interval '0' ELSE date_trunc('milliseconds', difference) END
+  FROM (SELECT clock_timestamp() - of_process AS difference) AS measured
+$$;
+
+-- The lane of a row, as lock_lanes takes it.
+CREATE OR REPLACE FUNCTION lane_of(the_row outbox) RETURNS jsonb LANGUAGE sql IMMUTABLE AS $$
+  SELECT jsonb_build_object('lane', the_row.lane, 'channel', the_row.channel, 'account', the_row.account)
+$$;
+
+-- Locks the lanes of these objects in one order, and creates those that are missing; due not later than the time.
+CREATE OR REPLACE FUNCTION lock_lanes(the_tenant uuid, the_lanes jsonb, due timestamptz) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO outbox_lanes AS known (tenant_id, lane, next_at)
-  SELECT the_tenant, named, due FROM (SELECT DISTINCT named FROM unnest(the_lanes) AS list (named)) AS lanes ORDER BY named COLLATE "C"
+  INSERT INTO outbox_lanes AS known (tenant_id, lane, next_at, channel, account)
+  SELECT the_tenant, lane, due, min(channel), min(account) FROM jsonb_to_recordset(the_lanes) AS list (lane text, channel text, account text)
+  GROUP BY lane ORDER BY lane COLLATE "C"
   ON CONFLICT (tenant_id, lane) DO UPDATE SET next_at = least(known.next_at, excluded.next_at);
 END
 $$;
@@ -38,8 +51,8 @@ $$;
 -- Writes rows, each with the next part of its turn and channel. Lanes first: a writer that waits for one has written no row yet.
 CREATE OR REPLACE FUNCTION put_outbox(the_tenant uuid, the_time timestamptz, items jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO outbox_lanes AS known (tenant_id, lane, next_at)
-  SELECT the_tenant, item ->> 'lane', min((item ->> 'next_at')::timestamptz) FROM jsonb_array_elements(items) AS list (item)
+  INSERT INTO outbox_lanes AS known (tenant_id, lane, next_at, channel, account)
+  SELECT the_tenant, item ->> 'lane', min((item ->> 'next_at')::timestamptz), min(item ->> 'channel'), min(item ->> 'account') FROM jsonb_array_elements(items) AS list (item)
   WHERE item ->> 'dead' IS NULL GROUP BY item ->> 'lane' ORDER BY (item ->> 'lane') COLLATE "C"
   ON CONFLICT (tenant_id, lane) DO UPDATE SET next_at = least(known.next_at, excluded.next_at);
   INSERT INTO outbox (tenant_id, id, channel, account, recipient, lane, user_id, conversation_id, turn_id, approval_id, part, status,
@@ -69,31 +82,64 @@ BEGIN
 END
 $$;
 
+-- Parts of the row's turn become pending again: the later ones that died with it and, with earlier, the dead ones before it.
+CREATE OR REPLACE FUNCTION revive_parts(the_row outbox, earlier boolean, the_time timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  IF the_row.turn_id IS NULL OR the_row.approval_id IS NOT NULL OR the_row.channel = 'webhook' THEN RETURN; END IF;
+  UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, first_at = NULL, next_at = the_time,
+    updated_at = the_time
+  WHERE tenant_id = the_row.tenant_id AND turn_id = the_row.turn_id AND channel = the_row.channel AND lane = the_row.lane AND status = 'dead'
+    AND ((part > the_row.part AND error_code = 'earlier_part_dead') OR (part < the_row.part AND earlier))
+    AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook';
+END
+$$;
+
+-- Locks the lane of a row, together with the lanes of what is announced about it: whoever needs several lanes locks them in one order.
+-- Returns whether the lane of the row exists.
+CREATE OR REPLACE FUNCTION lock_lane_of(the_row outbox, the_time timestamptz, doc jsonb) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF doc ? 'announce' THEN
+    PERFORM lock_lanes(the_row.tenant_id, (doc -> 'announce') || lane_of(the_row), the_time);
+    RETURN true;
+  END IF;
+  PERFORM 1 FROM outbox_lanes WHERE tenant_id = the_row.tenant_id AND lane = the_row.lane FOR UPDATE;
+  RETURN FOUND;
+END
+$$;
+
 -- Takes the oldest open row of lanes that are due. error_code: the code with which the row is to be settled as dead, null where it is to be sent.
 -- A claim whose answer was lost returns its rows once more.
-CREATE OR REPLACE FUNCTION claim_outbox(the_owner text, the_time timestamptz, claimed_until timestamptz, most bigint, max_attempts bigint,
-  max_age interval, is_retry boolean)
+-- What the process is sending already stays claimed. The clock of the database decides what is due.
+CREATE OR REPLACE FUNCTION claim_outbox(the_owner text, the_channel text, the_account text, the_time timestamptz, process_until timestamptz,
+  process_clock timestamptz, being_sent uuid[], most bigint, max_attempts bigint, max_age interval, is_retry boolean)
 RETURNS SETOF outbox LANGUAGE plpgsql AS $$
 DECLARE
+  difference constant interval := clock_difference(process_clock);
+  due_time constant timestamptz := the_time + difference;
+  claimed_until constant timestamptz := process_until + difference;
   due record;
   head outbox;
   give_up text;
 BEGIN
   IF is_retry THEN
     RETURN QUERY SELECT known.* FROM outbox_lanes AS lanes JOIN outbox AS known ON known.tenant_id = lanes.tenant_id AND known.lane = lanes.lane
-      WHERE lanes.next_at = claimed_until AND known.status = 'sending' AND known.owner = the_owner AND known.updated_at = the_time
-        AND known.next_at = claimed_until;
+      WHERE known.status = 'sending' AND known.owner = the_owner AND known.updated_at = the_time
+        AND lanes.channel = the_channel AND lanes.account = the_account;
     IF FOUND THEN RETURN; END IF;
   END IF;
-  FOR due IN SELECT tenant_id, lane FROM outbox_lanes WHERE next_at <= the_time ORDER BY next_at LIMIT most FOR UPDATE SKIP LOCKED LOOP
+  FOR due IN SELECT tenant_id, lane FROM outbox_lanes WHERE channel = the_channel AND account = the_account AND next_at <= due_time
+    ORDER BY next_at LIMIT most FOR UPDATE SKIP LOCKED LOOP
     SELECT * INTO head FROM outbox_head(due.tenant_id, due.lane);
-    IF FOUND AND head.next_at <= the_time THEN
+    IF FOUND AND head.next_at <= due_time AND head.id = ANY (being_sent) THEN
+      UPDATE outbox SET next_at = claimed_until WHERE tenant_id = head.tenant_id AND id = head.id;
+    ELSIF FOUND AND head.next_at <= due_time THEN
       give_up := CASE
         WHEN head.status = 'pending' THEN NULL
-        WHEN head.repeatable AND (head.attempts >= max_attempts OR the_time - head.created_at >= max_age) THEN 'attempts_exhausted'
+        WHEN head.repeatable AND (head.attempts >= max_attempts OR due_time - head.first_at >= max_age) THEN 'attempts_exhausted'
         WHEN NOT head.repeatable AND head.ambiguous THEN 'outcome_unknown' END;
       UPDATE outbox SET status = 'sending', attempts = attempts + CASE WHEN give_up IS NULL THEN 1 ELSE 0 END, error_code = give_up,
-        ambiguous = ambiguous OR (head.status = 'sending' AND NOT repeatable), owner = the_owner, next_at = claimed_until, updated_at = the_time
+        ambiguous = ambiguous OR (head.status = 'sending' AND NOT repeatable), owner = the_owner, next_at = claimed_until,
+        first_at = coalesce(first_at, due_time), updated_at = the_time
       WHERE tenant_id = head.tenant_id AND id = head.id RETURNING * INTO head;
       IF FOUND THEN RETURN NEXT head; END IF;
     END IF;
@@ -102,7 +148,7 @@ BEGIN
 END
 $$;
 
--- Writes what became of a sending; false where the row is not being sent in this attempt.
+-- Writes what became of a sending; false where the row is not being sent by this owner in this attempt.
 CREATE OR REPLACE FUNCTION settle_outbox(doc jsonb, is_retry boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   the_tenant constant uuid := (doc ->> 'tenant_id')::uuid;
@@ -111,11 +157,13 @@ DECLARE
 BEGIN
   SELECT * INTO the_row FROM outbox WHERE tenant_id = the_tenant AND id = (doc ->> 'id')::uuid;
   IF NOT FOUND THEN RETURN false; END IF;
-  PERFORM 1 FROM outbox_lanes WHERE tenant_id = the_tenant AND lane = the_row.lane FOR UPDATE;
-  UPDATE outbox SET status = doc ->> 'status', next_at = coalesce((doc ->> 'next_at')::timestamptz, next_at), error_code = doc ->> 'code',
+  PERFORM lock_lane_of(the_row, the_time, doc);
+  UPDATE outbox SET status = doc ->> 'status', error_code = doc ->> 'code',
+    next_at = coalesce((doc ->> 'next_at')::timestamptz + clock_difference((doc ->> 'clock')::timestamptz), next_at),
     error = doc ->> 'message', external_id = CASE doc ->> 'status' WHEN 'sent' THEN doc ->> 'external_id' ELSE external_id END,
     owner = CASE doc ->> 'status' WHEN 'sending' THEN owner END, updated_at = the_time
-  WHERE tenant_id = the_tenant AND id = the_row.id AND status = 'sending' AND attempts = (doc ->> 'attempt')::bigint;
+  WHERE tenant_id = the_tenant AND id = the_row.id AND status = 'sending' AND attempts = (doc ->> 'attempt')::bigint
+    AND owner = doc ->> 'owner';
   IF NOT FOUND THEN
     -- Settled by an attempt whose answer was lost.
     RETURN EXISTS (SELECT 1 FROM outbox WHERE is_retry AND tenant_id = the_tenant AND id = the_row.id AND status = doc ->> 'status'
@@ -153,22 +201,30 @@ BEGIN
       AND channel = doc ->> 'channel' AND account = doc ->> 'account' LIMIT 1;
     IF NOT FOUND THEN RETURN; END IF;
   END IF;
-  PERFORM 1 FROM outbox_lanes WHERE tenant_id = the_tenant AND lane = the_row.lane FOR UPDATE;
-  locked := FOUND;
+  locked := lock_lane_of(the_row, the_time, doc);
+  IF NOT locked AND (doc ? 'resend' OR the_row.status = 'dead') THEN
+    PERFORM lock_lanes(the_tenant, jsonb_build_array(lane_of(the_row)), the_time);
+    locked := true;
+  END IF;
   IF the_status <> 'failed' THEN
-    UPDATE outbox SET status = the_status, external_id = coalesce(external_id, doc ->> 'external_id'), error_code = NULL, error = NULL,
-      owner = NULL, updated_at = the_time
-    WHERE tenant_id = the_tenant AND id = the_row.id
-      -- A row that was given up in doubt did arrive after all.
-      AND (status = ANY (earlier) OR (status = 'dead' AND error_code = 'outcome_unknown'));
-  ELSE
-    IF doc ? 'resend' AND NOT locked THEN
-      PERFORM lock_lanes(the_tenant, ARRAY[the_row.lane], the_time);
+    -- A row that was given up in doubt, or whose other sending failed, did arrive after all, and its later parts follow.
+    UPDATE outbox SET status = the_status, external_id = doc ->> 'external_id', error_code = NULL, error = NULL, updated_at = the_time
+    WHERE tenant_id = the_tenant AND id = the_row.id AND status = 'dead'
+      AND (error_code = 'outcome_unknown' OR external_id <> doc ->> 'external_id');
+    IF FOUND THEN
+      PERFORM lock_lanes(the_tenant, jsonb_build_array(lane_of(the_row)), the_time);
       locked := true;
+      PERFORM revive_parts(the_row, false, the_time);
+    ELSE
+      UPDATE outbox SET status = the_status, external_id = coalesce(external_id, doc ->> 'external_id'), error_code = NULL, error = NULL,
+        owner = NULL, updated_at = the_time
+      WHERE tenant_id = the_tenant AND id = the_row.id AND status = ANY (earlier);
     END IF;
+  ELSE
     -- A report about another sending of the row does not count.
     UPDATE outbox SET status = CASE WHEN doc ? 'resend' THEN 'pending' ELSE 'dead' END, body = coalesce((doc ->> 'resend')::json, body),
-      external_id = CASE WHEN doc ? 'resend' THEN NULL ELSE external_id END, error_code = doc ->> 'code', error = doc ->> 'message',
+      -- A dead row keeps the id of the sending that failed: another one may have arrived.
+      external_id = CASE WHEN doc ? 'resend' THEN NULL ELSE doc ->> 'external_id' END, error_code = doc ->> 'code', error = doc ->> 'message',
       next_at = coalesce((doc ->> 'resend_at')::timestamptz, the_time), owner = NULL, updated_at = the_time
     WHERE tenant_id = the_tenant AND id = the_row.id AND status IN ('sending', 'sent')
       AND (external_id IS NULL OR external_id = doc ->> 'external_id');
@@ -182,7 +238,7 @@ BEGIN
 END
 $$;
 
--- A dead row becomes pending, and so do the later parts of its turn that died with it.
+-- A dead row becomes pending, and so do the dead parts of its turn before it and the later ones that died with it.
 CREATE OR REPLACE FUNCTION retry_outbox(the_tenant uuid, the_id uuid, the_time timestamptz, is_retry boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
   the_row outbox;
@@ -190,14 +246,12 @@ BEGIN
   SELECT * INTO the_row FROM outbox WHERE tenant_id = the_tenant AND id = the_id;
   IF NOT FOUND THEN RETURN false; END IF;
   IF the_row.status <> 'dead' THEN RETURN is_retry AND the_row.status = 'pending' AND the_row.updated_at = the_time; END IF;
-  PERFORM lock_lanes(the_tenant, ARRAY[the_row.lane], the_time);
-  UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, next_at = the_time, updated_at = the_time
+  PERFORM lock_lanes(the_tenant, jsonb_build_array(lane_of(the_row)), the_time);
+  UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, error = NULL, external_id = NULL, first_at = NULL, next_at = the_time,
+    updated_at = the_time
   WHERE tenant_id = the_tenant AND id = the_id AND status = 'dead';
   IF FOUND THEN
-    UPDATE outbox SET status = 'pending', attempts = 0, error_code = NULL, next_at = the_time, updated_at = the_time
-    WHERE tenant_id = the_tenant AND turn_id = the_row.turn_id AND channel = the_row.channel AND lane = the_row.lane AND part > the_row.part
-      AND status = 'dead' AND error_code = 'earlier_part_dead' AND turn_id IS NOT NULL AND approval_id IS NULL AND channel <> 'webhook'
-      AND the_row.approval_id IS NULL;
+    PERFORM revive_parts(the_row, true, the_time);
     PERFORM refresh_lane(the_tenant, the_row.lane);
     RETURN true;
   END IF;
@@ -206,17 +260,31 @@ BEGIN
 END
 $$;
 
--- Rows that a restore holds become pending: one, or all; returns how many.
-CREATE OR REPLACE FUNCTION release_outbox(the_tenant uuid, the_id uuid, the_time timestamptz) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Rows that a restore holds become pending: one and the held parts of its turn before it, or all. known: an earlier attempt, whose answer was
+-- lost, has released them.
+CREATE OR REPLACE FUNCTION release_outbox(the_tenant uuid, the_id uuid, the_time timestamptz, is_retry boolean,
+  OUT released bigint, OUT known boolean)
+LANGUAGE plpgsql AS $$
 DECLARE
-  released bigint;
+  ids uuid[] := ARRAY(SELECT id FROM outbox WHERE tenant_id = the_tenant AND status = 'held' AND (the_id IS NULL OR id = the_id));
 BEGIN
-  PERFORM lock_lanes(the_tenant, ARRAY(SELECT lane FROM outbox WHERE tenant_id = the_tenant AND status = 'held'
-    AND (the_id IS NULL OR id = the_id)), the_time);
-  UPDATE outbox SET status = 'pending', next_at = the_time, updated_at = the_time
-  WHERE tenant_id = the_tenant AND status = 'held' AND (the_id IS NULL OR id = the_id);
+  known := false;
+  IF the_id IS NOT NULL THEN
+    ids := ids || ARRAY(SELECT earlier.id FROM outbox AS named JOIN outbox AS earlier ON earlier.tenant_id = the_tenant
+        AND earlier.turn_id = named.turn_id AND earlier.channel = named.channel AND earlier.lane = named.lane AND earlier.part < named.part
+      WHERE named.tenant_id = the_tenant AND named.id = ANY (ids) AND named.approval_id IS NULL AND named.channel <> 'webhook'
+        AND earlier.status = 'held' AND earlier.approval_id IS NULL);
+  END IF;
+  PERFORM lock_lanes(the_tenant, coalesce((SELECT jsonb_agg(DISTINCT lane_of(outbox)) FROM outbox WHERE tenant_id = the_tenant AND id = ANY (ids)),
+    '[]'), the_time);
+  UPDATE outbox SET status = 'pending', attempts = 0, first_at = NULL, next_at = the_time, updated_at = the_time
+  WHERE tenant_id = the_tenant AND status = 'held' AND id = ANY (ids);
   GET DIAGNOSTICS released = ROW_COUNT;
-  RETURN released;
+  IF released = 0 AND is_retry THEN
+    SELECT count(*) INTO released FROM outbox WHERE tenant_id = the_tenant AND status = 'pending' AND attempts = 0 AND updated_at = the_time
+      AND (the_id IS NULL OR id = the_id);
+    known := true;
+  END IF;
 END
 $$;
 
@@ -273,6 +341,9 @@ DECLARE
   the_conversations constant uuid[] := ARRAY(SELECT id FROM conversations WHERE tenant_id = the_tenant AND user_id = the_user);
   the_turns constant uuid[] := ARRAY(SELECT id FROM turns WHERE tenant_id = the_tenant
     AND (user_id = the_user OR conversation_id = ANY (the_conversations)));
+  -- What was sent to these before the person was a user has no user.
+  the_addresses constant text[] := ARRAY(SELECT address FROM contacts WHERE tenant_id = the_tenant AND user_id = the_user
+    UNION SELECT unnest(ARRAY[phone_key, whatsapp_user_id]) FROM users WHERE tenant_id = the_tenant AND id::text = the_user);
   ids uuid[];
   the_lane text;
 BEGIN
@@ -280,7 +351,8 @@ BEGIN
     AND inbox.tenant_id = the_tenant AND inbox.channel = outbox.channel AND inbox.account = outbox.account AND inbox.turn_id IS NULL
     AND starts_with(inbox.external_id, outbox.external_id || ':');
   ids := ARRAY(SELECT id FROM outbox WHERE tenant_id = the_tenant
-    AND (user_id = the_user OR turn_id = ANY (the_turns) OR conversation_id = ANY (the_conversations)));
+    AND (user_id = the_user OR turn_id = ANY (the_turns) OR conversation_id = ANY (the_conversations)
+      OR (user_id IS NULL AND channel <> 'webhook' AND recipient = ANY (the_addresses))));
   -- In a statement of its own, before the rows: a claim takes its locks in this order too.
   PERFORM 1 FROM outbox_lanes WHERE tenant_id = the_tenant AND lane IN (SELECT lane FROM outbox WHERE tenant_id = the_tenant AND id = ANY (ids))
     ORDER BY lane COLLATE "C" FOR UPDATE;
@@ -289,7 +361,8 @@ BEGIN
     PERFORM 1 FROM outbox_lanes WHERE tenant_id = the_tenant AND lane = the_lane FOR UPDATE;
     IF FOUND THEN PERFORM refresh_lane(the_tenant, the_lane); END IF;
   END LOOP;
-  DELETE FROM contacts WHERE tenant_id = the_tenant AND (user_id = the_user OR person = the_user);
+  DELETE FROM contacts WHERE tenant_id = the_tenant
+    AND (user_id = the_user OR person = the_user OR (user_id IS NULL AND address = ANY (the_addresses)));
 END
 $$;
 

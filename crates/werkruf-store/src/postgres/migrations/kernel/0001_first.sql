@@ -379,6 +379,7 @@ CREATE TABLE outbox (
   external_id     text,
   owner           text,
   next_at         timestamptz NOT NULL,
+  first_at        timestamptz,
   created_at      timestamptz NOT NULL,
   updated_at      timestamptz NOT NULL,
   body            json NOT NULL,
@@ -392,6 +393,8 @@ CREATE INDEX outbox_open ON outbox (tenant_id, lane, status, id) WHERE status IN
 CREATE INDEX outbox_by_status ON outbox (tenant_id, status, id);
 CREATE INDEX outbox_by_external_id ON outbox (tenant_id, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX outbox_by_approval ON outbox (tenant_id, approval_id) WHERE approval_id IS NOT NULL;
+-- Notifications that arrived are deleted after a time.
+CREATE INDEX outbox_arrived ON outbox (updated_at) WHERE channel = 'webhook' AND status = 'sent';
 CREATE INDEX outbox_by_conversation ON outbox (tenant_id, conversation_id) WHERE conversation_id IS NOT NULL;
 
 -- One row for each lane with open rows. next_at: not later than when its oldest open row is due.
@@ -399,9 +402,11 @@ CREATE TABLE outbox_lanes (
   tenant_id uuid NOT NULL,
   lane      text NOT NULL,
   next_at   timestamptz NOT NULL,
+  channel   text NOT NULL,
+  account   text NOT NULL,
   PRIMARY KEY (tenant_id, lane)
 ) WITH (fillfactor = 50);
-CREATE INDEX outbox_lanes_due ON outbox_lanes (next_at);
+CREATE INDEX outbox_lanes_due ON outbox_lanes (channel, account, next_at);
 
 -- People whom a channel knows. person: the user id, or the address of a sender who is no user. last_inbound_at: when the person wrote last.
 -- noticed_at: when the person last got a notice that is sent once per time span.
