@@ -169,10 +169,11 @@ impl People for SqliteStore {
     }
 }
 
-/// The statements whose query plans a test checks.
+/// The statements whose query plans a test checks. `BY_ROLES` is not among them: it runs once per approval, and looks at the token roles
+/// of every user of the tenant.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    [BY_CHANNEL_ID, BY_PHONE, BY_ROLES].map(str::to_owned).to_vec()
+    [BY_CHANNEL_ID, BY_PHONE].map(str::to_owned).to_vec()
 }
 
 impl SqliteStore {
