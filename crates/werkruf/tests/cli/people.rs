@@ -37,7 +37,7 @@ fn people_are_managed_with_and_without_a_server() {
     assert_eq!(json_of(&["role", "set", "auditor", "--name", "reader"])["name"], "reader");
     assert_eq!(people(&["role", "delete", "reader"]).exits(0).stdout, "deleted 5\n");
     let used = people(&["role", "delete", "lead", "--json"]).exits(1).error();
-    assert_eq!((&used["code"], &used["details"]), (&json!("in_use"), &json!({"users": 2})));
+    assert_eq!((&used["code"], &used["details"]), (&json!("in_use"), &json!({"users": 2, "tables": []})));
     assert_eq!(json_of(&["branch", "add", "Lima", "--time-zone", "America/Lima"])["id"], 3);
     assert_eq!(json_of(&["branch", "set", "Lima", "--name", "Lima Sur"])["time_zone"], "America/Lima");
     people(&["branch", "delete", "3"]).exits(0);
