@@ -101,10 +101,6 @@ async fn decide(
     if let Some(author) = decision.author.as_ref().filter(|_| decided) {
         record(transaction, recorder, tenant_id, author, &[decision.act(&row)], decision.at).await?;
     }
-    if decided && !decision.outbox.is_empty() {
-        let items = document(&decision.outbox.iter().map(OutboxItem::from).collect::<Vec<_>>())?;
-        transaction.query("SELECT put_outbox($1, $2, $3::text::jsonb)", &[p(&tenant_id), p(&now), (&items, Type::TEXT)]).await?;
-    }
     crash::point("before_decision");
     // A stored decision with the same values is this one, where an earlier attempt may have been committed.
     let same = row.status == decision.status && row.decided_by.as_deref() == Some(&*by) && row.decided_at == Some(now);

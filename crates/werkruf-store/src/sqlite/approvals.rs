@@ -90,9 +90,6 @@ fn decide(
     if let Some(author) = decision.author.as_ref().filter(|_| decided == 1) {
         record(c, recorder, tenant_id, author, &[decision.act(&row)], decision.at)?;
     }
-    if decided == 1 {
-        put(c, tenant, &decision.outbox, &Stamp::from(decision.at))?;
-    }
     crash::point("before_decision");
     Ok(Some(if decided == 1 { DecisionOutcome::Decided(row) } else { decision.outcome_without_change(row) }))
 }
