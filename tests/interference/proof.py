@@ -2,7 +2,7 @@
 from actors import HIGH
 from sides import Side
 
-MOST_SEQUENCES = 400
+MOST_SEQUENCES = 120
 
 
 def of_high(side, key):

@@ -317,5 +317,6 @@ def check_whatsapp_killed_server_answers_after_its_restart():
         texts = answers(stub, 3, 1)
         assert "Clara" in texts[0]
         row = until(lambda: [row for row in server.call("GET", "/api/outbox")[1]["outbox"] if row["status"] == "sent"], what="sent")[0]
-        assert len(to(stub, 3)) == (2 if row["ambiguous"] else 1), (row, to(stub, 3))
+        # A row that was claimed and never left is sent once and marked all the same: nobody can know.
+        assert len(to(stub, 3)) in ((1, 2) if row["ambiguous"] else (1,)), (row, to(stub, 3))
         assert server.rows("SELECT count(*) AS n FROM turns")[0]["n"] == 1
