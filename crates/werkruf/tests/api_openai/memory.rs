@@ -62,7 +62,7 @@ impl Drop for Server {
 
 /// What bodies one after another may take, as a multiple of one: the buffer while it grows, its copy, and pages that the allocator keeps. As values
 /// the same lists would take forty times their bytes.
-const MULTIPLE: usize = 6;
+const MULTIPLE: usize = 10;
 
 /// A list of zeros of this many bytes: each takes two bytes here, and many times that as a value.
 fn zeros(bytes: usize) -> String {
