@@ -41,14 +41,20 @@ fn each_module_lists_every_table_that_it_creates() {
     }
 }
 
-/// A misspelt column would fail every erasure, every retention run or every deletion of a branch.
-#[test]
-fn the_columns_that_a_table_names_exist() {
+/// A database with the tables of all modules.
+fn new_database() -> (tempfile::TempDir, Connection) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.db");
     drop(SqliteStore::open(&path, &Clock::system(0), MODULES).unwrap());
     #[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]
     let file = Connection::open(&path).unwrap();
+    (folder, file)
+}
+
+/// A misspelt column would fail every erasure, every retention run or every deletion of a branch.
+#[test]
+fn the_columns_that_a_table_names_exist() {
+    let (_folder, file) = new_database();
     for table in tables().filter(|table| !table.only_on_postgres) {
         let person = match table.on_erase {
             OnErase::DeleteRowsOf { person } => vec!["tenant_id", person],
@@ -65,11 +71,7 @@ fn the_columns_that_a_table_names_exist() {
 /// A branch is not deleted while rows name it, so a table must say which column that is.
 #[test]
 fn every_table_with_a_branch_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("w.db");
-    drop(SqliteStore::open(&path, &Clock::system(0), MODULES).unwrap());
-    #[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]
-    let file = Connection::open(&path).unwrap();
+    let (_folder, file) = new_database();
     for table in tables().filter(|table| !table.only_on_postgres) {
         let sql = "SELECT count(*) FROM pragma_table_xinfo(?1) WHERE name = 'branch_id'";
         let found: i64 = file.query_row(sql, [table.name], |row| row.get(0)).unwrap();

@@ -57,7 +57,7 @@ async fn hold_all(transaction: &Transaction, force: bool, closer: &dyn TurnClose
         held.calls += end_turn(transaction, turn, CloseReason::Restored, closer, now).await?;
         held.turns += 1;
     }
-    // After the turns: what the ends of turns announce is held too. A row whose sending had begun may have arrived.
+    // After the turns: what the ends of turns announce is held too. A row that was being sent may have arrived.
     let rows = "UPDATE outbox SET status = 'held', owner = NULL, updated_at = $1,
                   ambiguous = ambiguous OR (status = 'sending' AND NOT repeatable) WHERE status IN ('pending', 'sending') RETURNING true";
     let done = transaction.run(&[Statement { sql: rows, params: &at }, Statement { sql: "DELETE FROM outbox_lanes", params: &[] }]).await?;

@@ -145,7 +145,7 @@ pub(super) fn release_one(c: &Connection, tenant: &Id, row: &OutboxRow, now: &St
     Ok(changed(released))
 }
 
-/// Holds every row that was not sent. A row whose sending had begun may have arrived.
+/// Holds every row that was not sent. A row that was being sent may have arrived.
 pub(super) fn hold(c: &Connection, now: &Stamp) -> Result<u64, StoreError> {
     let held = c.execute(
         "UPDATE outbox SET status = 'held', owner = NULL, updated_at = ?1, ambiguous = ambiguous OR (status = 'sending' AND NOT repeatable)

@@ -24,7 +24,7 @@ use super::{CHANNEL, markup, outgoing, split};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(4);
 /// The time limit of all requests for one row, which ends before the outbox gives the row up.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
-/// With less time left a request is not begun: it would only be in doubt.
+/// With less time left no request is sent, because its outcome would only be in doubt.
 const SHORTEST_REQUEST: Duration = Duration::from_secs(1);
 /// The time limit of a request that nothing depends on.
 const MARK_TIMEOUT: Duration = Duration::from_secs(5);

@@ -245,7 +245,7 @@ fn an_answer_becomes_parts() {
 }
 
 #[tokio::test]
-async fn without_time_for_an_answer_no_request_is_begun() {
+async fn without_time_for_an_answer_no_request_is_sent() {
     let whatsapp = channel("http://127.0.0.1:1", number());
     let settings = whatsapp.settings();
     let answer = whatsapp.request(&settings, &number(), &json!({}), 1, Instant::now()).await;

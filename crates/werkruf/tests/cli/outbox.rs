@@ -24,12 +24,12 @@ fn rows_are_listed_shown_retried_and_released() {
     let server = folder.serve(&[]);
     assert!(folder.run(&["outbox", "list"]).exits(0).stdout.contains("The outbox is empty."));
     folder.run(&["chat", "Who am I?", "--user", "1"]).exits(0);
-    let begun = Instant::now();
+    let started = Instant::now();
     let row = loop {
         let found = rows(&folder, &["--status", "pending"]);
         match found.as_slice() {
             [row] if row["attempts"].as_i64() >= Some(1) => break row.clone(),
-            _ => assert!(begun.elapsed() < Duration::from_secs(60), "{found:?}"),
+            _ => assert!(started.elapsed() < Duration::from_secs(60), "{found:?}"),
         }
     };
     assert_eq!(
