@@ -56,9 +56,8 @@ pub use manage_people::{EditRefusal, MAX_PERSON_ID, ManagePeople, NumberPage, Pe
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
 pub use moving::{Moved, TableSum};
 pub use outbox::{
-    ATTEMPTS_EXHAUSTED, Account, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, EARLIER_PART_DEAD, MAX_AGE, MAX_ATTEMPTS,
-    NewContact, NewOutboxRow, Notice, OUTCOME_UNKNOWN, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, ReportedStatus, Resend,
-    SendEnd, Settlement,
+    ATTEMPTS_EXHAUSTED, Account, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, EARLIER_PART_DEAD, NewContact, NewOutboxRow,
+    Notice, OUTCOME_UNKNOWN, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement,
 };
 pub use page::{ListRow, Order, Page};
 pub use phone::canonical_phone;

@@ -165,11 +165,15 @@ impl OutboxRow {
         self.turn_id.is_some() && self.approval_id.is_none() && self.recipient.channel != "webhook"
     }
 
+    /// Whether another attempt may start then. The time counts from the first attempt, so that a row that waited behind others has its own.
+    pub fn may_be_tried_at(&self, at: Timestamp) -> bool {
+        self.attempts < MAX_ATTEMPTS && self.first_at.is_none_or(|first| at.duration_since(first) < MAX_AGE)
+    }
+
     /// Why a row that is due must not be sent again. Only a row that was being sent and whose time passed can be given up.
     pub(crate) fn give_up(&self, now: Timestamp) -> Option<&'static str> {
-        let is_old = self.attempts >= MAX_ATTEMPTS || self.first_at.is_some_and(|first| now.duration_since(first) >= MAX_AGE);
         match (self.status, self.repeatable) {
-            (OutboxStatus::Sending, true) if is_old => Some(ATTEMPTS_EXHAUSTED),
+            (OutboxStatus::Sending, true) if !self.may_be_tried_at(now) => Some(ATTEMPTS_EXHAUSTED),
             (OutboxStatus::Sending, false) if self.ambiguous => Some(OUTCOME_UNKNOWN),
             _ => None,
         }
@@ -241,8 +245,8 @@ pub const ATTEMPTS_EXHAUSTED: &str = "attempts_exhausted";
 /// The code of a part that died with an earlier one of its turn.
 pub const EARLIER_PART_DEAD: &str = "earlier_part_dead";
 /// So many attempts, and for so long after the first, before a row is dead.
-pub const MAX_ATTEMPTS: u32 = 10;
-pub const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const MAX_ATTEMPTS: u32 = 10;
+pub(crate) const MAX_AGE: SignedDuration = SignedDuration::from_hours(24);
 
 /// What became of a sending.
 #[derive(Debug, Clone, PartialEq, Eq)]

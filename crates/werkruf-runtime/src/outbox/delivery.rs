@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio_util::task::AbortOnDropHandle;
 use werkruf_contract::Tenant;
-use werkruf_store::{ATTEMPTS_EXHAUSTED, Claimed, MAX_AGE, MAX_ATTEMPTS, NewOutboxRow, OutboxRow, SendEnd, Settlement, StoreError, crash};
+use werkruf_store::{ATTEMPTS_EXHAUSTED, Claimed, NewOutboxRow, OutboxRow, SendEnd, Settlement, StoreError, crash};
 
 use crate::channel::{Channel, SendResult};
 use crate::engine::Engine;
@@ -140,7 +140,7 @@ fn end_of(result: SendResult, row: &OutboxRow, reconcile_after: Duration, now: T
     // A channel that names a pause knows better than the schedule.
     let pause = after.unwrap_or_else(|| pause_after(row)).min(LONGEST_PAUSE);
     let at = now + pause.mul_f64(1.0 + chance / 4.0);
-    if row.attempts >= MAX_ATTEMPTS || at.duration_since(row.first_at.unwrap_or(now)) > MAX_AGE {
+    if !row.may_be_tried_at(at) {
         return SendEnd::Dead { code: ATTEMPTS_EXHAUSTED.to_owned(), message: format!("the last attempt: {code}: {message}") };
     }
     SendEnd::Retry { at, code, message }

@@ -8,7 +8,8 @@ use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::{OUTBOX, all, outbox};
 use super::text::clean;
-use crate::{ATTEMPTS_EXHAUSTED, Account, Claim, Claimed, DueAccount, MAX_AGE, MAX_ATTEMPTS, OUTCOME_UNKNOWN, OutboxRow, StoreError};
+use crate::outbox::{MAX_AGE, MAX_ATTEMPTS};
+use crate::{ATTEMPTS_EXHAUSTED, Account, Claim, Claimed, DueAccount, OUTCOME_UNKNOWN, OutboxRow, StoreError};
 
 impl PostgresStore {
     /// What this process takes for the time, without the offset that an operator set on purpose.

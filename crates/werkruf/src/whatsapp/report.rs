@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 use werkruf_runtime::{OutboxBody, Refusal};
-use werkruf_store::{DeliveryReport, MAX_AGE, MAX_ATTEMPTS, OutboxRow, RecordedInbound, ReportedStatus, Resend, StoreError, crash};
+use werkruf_store::{DeliveryReport, OutboxRow, RecordedInbound, ReportedStatus, Resend, StoreError, crash};
 
 use super::payload::StatusEvent;
 use super::receive::Receiver;
@@ -68,6 +68,5 @@ fn resend(row: &OutboxRow, number: &Number, code: i64, now: Timestamp) -> Option
         return Some(Resend { body: serde_json::to_string(&outgoing::as_template(&body, number)?).ok()?, at: now });
     }
     let at = now + answer::wait_after_report(code, row.attempts)?;
-    let given_up = row.attempts >= MAX_ATTEMPTS || at.duration_since(row.created_at) > MAX_AGE;
-    (!given_up).then(|| Resend { body: row.body.clone(), at })
+    row.may_be_tried_at(at).then(|| Resend { body: row.body.clone(), at })
 }
