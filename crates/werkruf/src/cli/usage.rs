@@ -9,7 +9,6 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::backend::Backend;
-use super::error::CliError;
 use super::{Outcome, Session, encode, print};
 
 const GROUPS: [&str; 5] = ["day", "month", "model", "tool", "user"];
@@ -81,7 +80,7 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
             let backend = Backend::open(session).await?;
             let answer = backend.get(&format!("/api/usage?group_by={}{}", command.by, command.span.query())).await;
             backend.close().await;
-            show(&answer?, session.globals.json, command.csv)?;
+            show(&answer?, session.globals.json, command.csv);
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -94,29 +93,28 @@ impl Span {
     }
 }
 
-fn show(answer: &Value, json: bool, csv: bool) -> Result<(), CliError> {
+fn show(answer: &Value, json: bool, csv: bool) {
     let rows = print::rows(answer, "rows");
     if json {
         print::json(answer);
     } else if csv {
-        print::piece(&comma_separated(rows).map_err(|error| CliError::refused("io", error.to_string()))?);
+        print::piece(&comma_separated(rows));
     } else if rows.is_empty() {
         print::line("No requests in this time.");
     } else {
         table(answer, rows);
     }
-    Ok(())
 }
 
-fn comma_separated(rows: &[Value]) -> Result<String, csv::Error> {
-    let mut out = csv::Writer::from_writer(Vec::new());
-    out.write_record(["key"].iter().chain(&NUMBERS))?;
+fn comma_separated(rows: &[Value]) -> String {
+    let mut out = format!("key,{}\n", NUMBERS.join(","));
     for row in rows {
-        let numbers = NUMBERS.iter().map(|name| row[*name].to_string());
-        out.write_record(std::iter::once(row["key"].as_str().unwrap_or_default().to_owned()).chain(numbers))?;
+        let key = row["key"].as_str().unwrap_or_default();
+        let key = if key.contains([',', '"', '\n', '\r']) { format!("\"{}\"", key.replace('"', "\"\"")) } else { key.to_owned() };
+        let numbers = NUMBERS.map(|name| row[name].to_string()).join(",");
+        out.push_str(&format!("{key},{numbers}\n"));
     }
-    let bytes = out.into_inner().map_err(|error| error.into_error())?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    out
 }
 
 fn table(answer: &Value, rows: &[Value]) {

@@ -43,9 +43,40 @@ pub(super) fn read(text: &str) -> Result<Vec<Entry>, CliError> {
             })
             .collect();
     }
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
-    let rows = reader.deserialize::<Line>().enumerate();
-    rows.map(|(at, row)| row.map_err(|error| error.to_string()).and_then(entry).map_err(|error| unreadable(at + 2, &error))).collect()
+    let mut records = records(text).into_iter();
+    let heading = records.next().unwrap_or_default();
+    let filled = records.enumerate().filter(|(_, record)| record.iter().any(|cell| !cell.is_empty()));
+    filled.map(|(at, record)| row(&heading, record).and_then(entry).map_err(|error| unreadable(at + 2, &error))).collect()
+}
+
+/// A record under its heading; an empty cell is left out.
+fn row(heading: &[String], record: Vec<String>) -> Result<Line, String> {
+    let cells = heading.iter().cloned().zip(record).filter(|(_, cell)| !cell.is_empty());
+    let fields = cells.map(|(name, cell)| (name, Value::String(cell))).collect();
+    serde_json::from_value(Value::Object(fields)).map_err(|error| error.to_string())
+}
+
+/// The records of a CSV text (RFC 4180), cells without white space around them. The server has no parser of files, so this is its own.
+fn records(text: &str) -> Vec<Vec<String>> {
+    let (mut records, mut record, mut cell, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.next_if_eq(&'"').is_some() => cell.push('"'),
+            '"' => quoted = !quoted,
+            ',' if !quoted => record.push(std::mem::take(&mut cell).trim().to_owned()),
+            '\n' if !quoted => {
+                record.push(std::mem::take(&mut cell).trim().to_owned());
+                records.push(std::mem::take(&mut record));
+            }
+            other => cell.push(other),
+        }
+    }
+    if !record.is_empty() || !cell.is_empty() {
+        record.push(cell.trim().to_owned());
+        records.push(record);
+    }
+    records
 }
 
 fn unreadable(line: usize, message: &str) -> CliError {
@@ -99,7 +130,7 @@ mod tests {
 
     #[test]
     fn both_formats_are_read() {
-        let csv = "timestamp,request_id,model,input_tokens,cached_tokens,output_tokens,cost_usd\n2026-11-16T10:00:00Z,r1,gpt-5,750,0,150,0.0024375\n1763287200,,gpt-5,1,,2,\n";
+        let csv = "timestamp,request_id,model,input_tokens,cached_tokens,output_tokens,cost_usd\n2026-11-16T10:00:00Z,r1,gpt-5,750,0,150,0.0024375\n1763287200,,\"gpt-5\",1,,2,\r\n";
         let first = Entry {
             at: "2026-11-16T10:00:00Z".parse().unwrap(),
             request_id: Some("r1".to_owned()),
