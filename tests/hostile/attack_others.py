@@ -141,13 +141,16 @@ def attack_a_hidden_collection(world):
 def attack_administration(world):
     guest = world.guest(ALL)
     admin = [(method, path) for method, path in ROUTES if "/admin/" in path or path.startswith(("/api/keys", "/api/people", "/api/workspace", "/api/audit")) or path.endswith("/rights")]
-    admin += [("GET", "/metrics"), ("GET", "/api/audit"), ("GET", "/api/usage"), ("GET", "/api/outbox"), ("POST", "/api/console/links"), ("GET", "/api/budgets"),
+    admin += [("GET", "/metrics"), ("GET", "/api/audit"), ("GET", "/api/usage/requests"), ("GET", "/api/outbox"), ("POST", "/api/console/links"), ("GET", "/api/budgets"),
               ("PUT", "/api/knowledge/collections/hr-secret/rights")]
     for method, path in admin:
         real = path.replace("{id}", world.victims["demo"]["key"] if "keys" in path else "3").replace("{name}", "hr-secret")
         answer = guest.send(method, real, bodies(path) if method != "GET" else None)
         assert answer.status in (403, 404, 405), answer
     assert not pathlib.Path("/tmp/stolen.db").exists()
+    # A person sees what their own requests used, and nothing of others.
+    answer = guest.send("GET", "/api/usage?group_by=user&from=2000-01-01", None)
+    assert answer.status == 200 and len(answer.json["rows"]) <= 1, answer
 
 
 def attack_the_server_as_admin_of_a_tenant(world):

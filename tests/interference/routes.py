@@ -99,6 +99,8 @@ ROUTES = {
     "GET /api/admin/status": lambda ask: (None, None, {}),
     "POST /api/admin/secrets/rotate": lambda ask: (None, None, {}),
     "GET /api/audit": lambda ask: ("/api/audit" + ask.random.choice(("", "?limit=2", "?tenant=server", "?after=1")), None, {}),
+    "GET /api/usage": lambda ask: ("/api/usage" + ask.random.choice(("", "?group_by=model", "?group_by=user&from=2026-01-01", "?from=x")), None, {}),
+    "GET /api/usage/requests": listed("/api/usage/requests"),
     "GET /api/audit/verify": lambda ask: (None, None, {}),
     "POST /api/admin/retention": lambda ask: (None, {"dry_run": True}, {}),
     "GET /api/approvals": listed("/api/approvals", ("after", "approval")),

@@ -211,7 +211,7 @@ async fn reply_to(api: Api, State(shared): State<Arc<Shared>>, headers: HeaderMa
     for gate in reply.gates.iter().filter(|gate| gate.point == GatePoint::BeforeHead) {
         gate.pass().await;
     }
-    match &reply.kind {
+    let mut response = match &reply.kind {
         Kind::Status { status, retry_after, message } => {
             let text = message.clone().unwrap_or_else(|| format!("The fake was scripted to answer {status}."));
             let mut response = refusal(*status, &text);
@@ -225,7 +225,11 @@ async fn reply_to(api: Api, State(shared): State<Arc<Shared>>, headers: HeaderMa
             ([(header::CONTENT_TYPE, content_type.clone())], body).into_response()
         }
         Kind::Answer(script) => answer(&shared, script, &reply, &request, open),
+    };
+    if let Some(id) = reply.request_id.as_ref().and_then(|id| id.parse().ok()) {
+        response.headers_mut().insert("x-request-id", id);
     }
+    response
 }
 
 /// Records the request and takes its reply from the script, or rejects it as the real API would.

@@ -41,6 +41,7 @@ pub struct Reply {
     pub(super) gates: Vec<Gate>,
     pub(super) delay: Option<Duration>,
     pub(super) fate: Ending,
+    pub(super) request_id: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -93,7 +94,7 @@ pub(super) struct Script {
 
 impl Reply {
     fn of(kind: Kind) -> Self {
-        Self { kind, gates: Vec::new(), delay: None, fate: Ending::Whole }
+        Self { kind, gates: Vec::new(), delay: None, fate: Ending::Whole, request_id: None }
     }
 
     /// Text, word by word.
@@ -195,6 +196,13 @@ impl Reply {
     #[must_use]
     pub fn without_done(self) -> Self {
         self.script(|script| script.without_done = true)
+    }
+
+    /// The header `x-request-id` of the response.
+    #[must_use]
+    pub fn request_id(mut self, id: &str) -> Self {
+        self.request_id = Some(id.to_owned());
+        self
     }
 
     /// `Retry-After` in seconds.

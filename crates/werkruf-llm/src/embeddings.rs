@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use werkruf_contract::Deadline;
 
 use crate::server::Server;
-use crate::{ConfigError, ModelError, ModelFault, ServerConfig};
+use crate::{ConfigError, ModelError, ServerConfig};
 
 /// An embedding model on a server.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct Embedded {
     pub vectors: Vec<Vec<f32>>,
     /// The server's token count, if it reports one.
     pub tokens: Option<i64>,
+    /// The id that the provider gave the request.
+    pub request_id: Option<String>,
 }
 
 impl Embeddings {
@@ -40,8 +42,8 @@ impl Embeddings {
     /// Sends one request, without retries.
     pub async fn embed(&self, texts: &[String], deadline: Deadline) -> Result<Embedded, ModelError> {
         let body = json!({"model": self.model(), "input": texts}).to_string().into_bytes();
-        let answer = self.server.post(body, deadline).await?;
-        read(&answer, texts.len()).map_err(|message| ModelError::new(ModelFault::Protocol, message))
+        let (embedded, request_id) = self.server.post(body, deadline, |answer| read(answer, texts.len())).await?;
+        Ok(Embedded { request_id, ..embedded })
     }
 }
 
@@ -71,7 +73,7 @@ fn read(answer: &[u8], texts: usize) -> Result<Embedded, String> {
         return Err("a vector is missing, of another size than the others, or not a number".to_owned());
     }
     let tokens = ["total_tokens", "prompt_tokens"].iter().find_map(|name| usage.get(name).and_then(Value::as_i64));
-    Ok(Embedded { vectors, tokens })
+    Ok(Embedded { vectors, tokens, request_id: None })
 }
 
 #[cfg(test)]
@@ -82,7 +84,7 @@ mod tests {
     fn vectors_are_in_the_order_of_their_texts() {
         let answer =
             br#"{"data": [{"index": 1, "embedding": [3, 4]}, {"index": 0, "embedding": [1, 2.5]}], "usage": {"prompt_tokens": 7}}"#;
-        assert_eq!(read(answer, 2), Ok(Embedded { vectors: vec![vec![1.0, 2.5], vec![3.0, 4.0]], tokens: Some(7) }));
+        assert_eq!(read(answer, 2), Ok(Embedded { vectors: vec![vec![1.0, 2.5], vec![3.0, 4.0]], tokens: Some(7), request_id: None }));
     }
 
     #[test]

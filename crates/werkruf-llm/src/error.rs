@@ -36,12 +36,14 @@ pub struct ModelError {
     pub retry_after: Option<Duration>,
     /// The text that was received before the failure.
     pub received: String,
+    /// The id that the provider gave the request, where its response had one.
+    pub request_id: Option<String>,
 }
 
 impl ModelError {
     /// An error of this kind.
     pub fn new(fault: ModelFault, message: impl Into<String>) -> Self {
-        Self { fault, message: message.into(), retry_after: None, received: String::new() }
+        Self { fault, message: message.into(), retry_after: None, received: String::new(), request_id: None }
     }
 
     /// Status 4xx except 408 and 429 is not retried; all other failures may be transient.

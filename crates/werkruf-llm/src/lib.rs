@@ -5,6 +5,7 @@
 //! `chat` and `responses`; `reader` connects them. This crate does not retry: a retry costs money and must be stored, so the turn does it.
 
 mod answer;
+mod answer_stream;
 mod carry;
 mod chat;
 mod egress;
@@ -38,6 +39,7 @@ mod usage;
 mod web_search;
 
 pub use answer::{Answer, Delta, ProviderItem, TokenUsage, ToolCall};
+pub use answer_stream::AnswerStream;
 pub use chat::ChatProvider;
 pub use egress::{Egress, network};
 pub use embeddings::{Embedded, Embeddings};
@@ -54,11 +56,7 @@ pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 pub use tokens::count_tokens;
 pub use web_search::{WebSearch, WebSearchRequest, WebSearchResult};
 
-use futures_util::stream::BoxStream;
 use werkruf_contract::BoxFuture;
-
-/// The deltas of one answer. The last item is `Delta::Done` or an error.
-pub type AnswerStream = BoxStream<'static, Result<Delta, ModelError>>;
 
 /// A provider of language model answers.
 pub trait Provider: Send + Sync {

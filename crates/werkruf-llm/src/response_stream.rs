@@ -48,7 +48,7 @@ impl<W: Wire + Send + 'static> ResponseStream<W> {
     pub(crate) fn into_stream(self) -> AnswerStream {
         let steps: BoxStream<'static, Vec<Result<Delta, ModelError>>> =
             stream::unfold(Some(self), |stream| async move { Some(stream?.advance().await) }).boxed();
-        steps.flat_map(stream::iter).boxed()
+        AnswerStream::new(steps.flat_map(stream::iter))
     }
 
     /// The next deltas, and the stream unless they are the last.

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 use werkruf_contract::Deadline;
 
+use crate::answer_stream::request_id;
 use crate::carry::Origin;
 use crate::http::cause;
 use crate::overdue::in_time;
@@ -125,6 +126,7 @@ impl Server {
         // A wrapped body is freed once it is sent. The HTTP client keeps a plain body until the response starts, for retries that it never makes.
         let post = self.config.client.post(self.endpoint_url.clone()).header(CONTENT_TYPE, "application/json").body(Body::wrap(body));
         let response = self.send(post, deadline).await?;
+        let id = request_id(response.headers());
         let stream = ResponseStream {
             response,
             reader: Reader::<W>::default(),
@@ -135,14 +137,25 @@ impl Server {
             origin,
             recording: self.recordings.as_ref().and_then(|recordings| recordings.start(&self.secrets)),
         };
-        Ok(stream.into_stream())
+        Ok(stream.into_stream().with_request_id(id))
     }
 
-    /// Posts a body once and reads the whole response, within one deadline.
-    pub(crate) async fn post(&self, body: Vec<u8>, deadline: Deadline) -> Result<Vec<u8>, ModelError> {
+    /// Posts a body once and reads the whole response with `read`, within one deadline. Also returns the id of the request.
+    pub(crate) async fn post<T>(
+        &self,
+        body: Vec<u8>,
+        deadline: Deadline,
+        read: impl FnOnce(&[u8]) -> Result<T, String>,
+    ) -> Result<(T, Option<String>), ModelError> {
         let post = self.config.client.post(self.endpoint_url.clone()).header(CONTENT_TYPE, "application/json").body(body);
         let response = self.send(post, deadline).await?;
-        self.read_some(response, MAX_ANSWER_BYTES, deadline).await
+        let id = request_id(response.headers());
+        let body = self.read_some(response, MAX_ANSWER_BYTES, deadline).await;
+        let answer = body.and_then(|body| read(&body).map_err(|message| ModelError::new(ModelFault::Protocol, message)));
+        match answer {
+            Ok(answer) => Ok((answer, id)),
+            Err(error) => Err(ModelError { request_id: id, ..error }),
+        }
     }
 
     /// Sends the request and waits for a response head with a success status.
@@ -160,12 +173,12 @@ impl Server {
             return Ok(response);
         }
         let status = response.status().as_u16();
-        let wait = retry_after(response.headers());
+        let (wait, request_id) = (retry_after(response.headers()), request_id(response.headers()));
         // The status is what matters, so there is no long wait for the rest of the error body.
         let deadline = deadline.earlier(Deadline::after(self.config.idle));
         let body = self.read_some(response, MAX_ERROR_BYTES, deadline).await.unwrap_or_default();
         let message = self.secrets.redact(&String::from_utf8_lossy(&body));
-        Err(ModelError { retry_after: wait, ..ModelError::new(ModelFault::Refused { status }, message) })
+        Err(ModelError { retry_after: wait, request_id, ..ModelError::new(ModelFault::Refused { status }, message) })
     }
 
     async fn read_some(&self, mut response: Response, limit: usize, deadline: Deadline) -> Result<Vec<u8>, ModelError> {

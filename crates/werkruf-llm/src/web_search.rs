@@ -8,7 +8,7 @@ use werkruf_contract::{Citation, Deadline};
 use crate::encoding::is_reasoning_model;
 use crate::server::Server;
 use crate::sse::SseDecoder;
-use crate::{ConfigError, ModelError, ModelFault, ServerConfig, TokenUsage};
+use crate::{ConfigError, ModelError, ServerConfig, TokenUsage};
 
 /// A model with a web search tool.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub struct WebSearchResult {
     pub searches: u32,
     pub citations: Vec<Citation>,
     pub usage: Option<TokenUsage>,
+    /// The id that the provider gave the request, or else the response.
+    pub request_id: Option<String>,
 }
 
 impl WebSearch {
@@ -58,8 +60,8 @@ impl WebSearch {
     /// Sends one request, without retries.
     pub async fn search(&self, request: &WebSearchRequest, deadline: Deadline) -> Result<WebSearchResult, ModelError> {
         let body = self.body(request).to_string().into_bytes();
-        let answer = self.server.post(body, deadline).await?;
-        read(&answer).map_err(|message| ModelError::new(ModelFault::Protocol, message))
+        let (result, id) = self.server.post(body, deadline, read).await?;
+        Ok(WebSearchResult { request_id: id.or(result.request_id), ..result })
     }
 
     fn body(&self, request: &WebSearchRequest) -> Value {
@@ -97,6 +99,7 @@ fn read(answer: &[u8]) -> Result<WebSearchResult, String> {
     let mut result = WebSearchResult {
         model: response["model"].as_str().map(str::to_owned),
         usage: usage(&response["usage"]),
+        request_id: response["id"].as_str().map(str::to_owned),
         ..WebSearchResult::default()
     };
     for item in response["output"].as_array().into_iter().flatten() {

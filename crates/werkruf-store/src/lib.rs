@@ -40,6 +40,7 @@ mod streams;
 mod testbed;
 mod turn_closer;
 mod usage;
+mod usage_statistics;
 mod write;
 
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval};
@@ -75,6 +76,7 @@ pub(crate) use streams::DeletedEvents;
 pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
 pub use usage::{NewUsage, UsageOwner, UsageRows};
+pub use usage_statistics::{UsageGroup, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
 pub use write::{
     CallEnd, CallRetry, CallStart, ConversationRef, Fence, NewEvent, NewMessage, OpenTurn, Opened, ProviderCallUpdate, Replacement,
     TurnCancellation, TurnChange, TurnKind, TurnWrite, Written,
@@ -108,6 +110,7 @@ pub trait Store:
     + Cluster
     + Retention
     + UsageRows
+    + UsageStatistics
     + Outbox
     + std::fmt::Debug
     + 'static

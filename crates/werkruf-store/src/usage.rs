@@ -32,6 +32,14 @@ pub struct NewUsage {
     pub provider: String,
     pub model: String,
     pub operation: &'static str,
+    /// The id that the provider gave the request.
+    pub request_id: Option<String>,
+    /// When the request left; `None` where an earlier process sent it.
+    pub started_at: Option<Timestamp>,
+    /// How long it took, to the end of the answer or to its failure.
+    pub took_ms: Option<i64>,
+    /// The tool that made the request, where one did.
+    pub tool_name: Option<String>,
     pub tokens_prompt: i64,
     pub tokens_cached: i64,
     pub tokens_completion: i64,
@@ -51,6 +59,10 @@ impl NewUsage {
             provider: provider.into(),
             model: model.into(),
             operation,
+            request_id: None,
+            started_at: None,
+            took_ms: None,
+            tool_name: None,
             tokens_prompt: 0,
             tokens_cached: 0,
             tokens_completion: 0,

@@ -42,3 +42,5 @@ mod support;
 mod testbed;
 #[path = "cli/tls.rs"]
 mod tls;
+#[path = "cli/usage.rs"]
+mod usage;

@@ -7,7 +7,6 @@ mod answer;
 
 use std::sync::Arc;
 
-use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::civil::Date;
 use serde_json::Value;
@@ -126,7 +125,7 @@ impl Provider for OfflineProvider {
         let answer = self.answer(&request);
         let mut deltas: Vec<Result<Delta, ModelError>> = pieces(&answer.text).into_iter().map(|text| Ok(Delta::Text(text))).collect();
         deltas.push(Ok(Delta::Done(Box::new(answer))));
-        Box::pin(std::future::ready(Ok(stream::iter(deltas).boxed())))
+        Box::pin(std::future::ready(Ok(AnswerStream::new(stream::iter(deltas)))))
     }
 }
 

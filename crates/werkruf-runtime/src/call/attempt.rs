@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 use tokio_util::task::AbortOnDropHandle;
-use werkruf_contract::{CallStatus, Cancel, ErrorCode, Failure, Invocation, Models, Reply, ToolErrorType, Uuid};
+use werkruf_contract::{CallStatus, Cancel, ErrorCode, Failure, Invocation, Models, Reply, ToolErrorType, ToolSpec, Uuid};
 use werkruf_llm::overdue;
-use werkruf_store::{CallRetry, StoreError, UsageOwner, crash};
+use werkruf_store::{CallRetry, NewUsage, StoreError, UsageOwner, crash};
 
 use super::batch::Execution;
 use super::outcome::{CallOutcome, Success, canceled};
 use super::results::ConversationResults;
 use super::scope::TurnScope;
 use crate::journal::CommitPoint;
-use crate::model::{ModelAccess, ModelAccounts};
+use crate::model::{ModelAccess, ModelAccounts, ToolCall};
 use crate::taint::is_untrusted;
 use crate::timer;
 
@@ -87,7 +87,7 @@ async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Re
         attempt,
         idempotency_key: execution.idempotency_key.clone(),
         untrusted: execution.untrusted.clone(),
-        models: models(scope, execution.job_id),
+        models: models(scope, execution.job_id, execution.entry.spec()),
         results: Arc::new(ConversationResults {
             records: Arc::clone(&scope.records),
             tenant_id: scope.tenant_id(),
@@ -123,7 +123,7 @@ async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Re
 }
 
 /// Model access for a call. The usage of its requests is committed with the turn.
-fn models(scope: &Arc<TurnScope>, job_id: Uuid) -> Arc<dyn Models> {
+fn models(scope: &Arc<TurnScope>, job_id: Uuid, tool: &ToolSpec) -> Arc<dyn Models> {
     let owner = UsageOwner {
         tenant_id: scope.tenant_id(),
         user_id: scope.caller.principal.user_id.clone(),
@@ -132,7 +132,9 @@ fn models(scope: &Arc<TurnScope>, job_id: Uuid) -> Arc<dyn Models> {
     };
     let accounts = ModelAccounts { prices: Arc::clone(&scope.setup.prices), ..scope.models.clone() };
     let journal = Arc::clone(scope);
-    Arc::new(ModelAccess::for_call(accounts, owner, job_id, scope.caller.key_id, move |usage| journal.journal.stage(usage)))
+    let stage = Arc::new(move |usage: NewUsage| journal.journal.stage(usage));
+    let call = ToolCall { id: job_id, tool: tool.name.to_string(), stage };
+    Arc::new(ModelAccess::for_call(accounts, owner, call, scope.caller.key_id))
 }
 
 fn join_failure(error: &tokio::task::JoinError) -> Failure {

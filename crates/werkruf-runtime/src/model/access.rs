@@ -15,7 +15,7 @@ use werkruf_llm::{Answer, Delta, Message, ModelError, ModelFault, ModelRequest, 
 use werkruf_store::{NewUsage, UsageOwner, UsageRows};
 
 use super::gate::ModelGate;
-use super::usage::{Meter, Settlement};
+use super::usage::{Meter, Sending, Settlement};
 
 /// Takes the usage rows of requests that belong to a turn.
 type StageUsage = Arc<dyn Fn(NewUsage) + Send + Sync>;
@@ -30,13 +30,22 @@ pub struct ModelAccounts {
     pub clock: Clock,
 }
 
+/// The tool call that makes requests.
+#[derive(Clone)]
+pub(crate) struct ToolCall {
+    pub(crate) id: Uuid,
+    pub(crate) tool: String,
+    /// Adds a usage row to the turn's journal.
+    pub(crate) stage: StageUsage,
+}
+
 /// Access to models in the name of one user.
 #[derive(Clone)]
 pub(crate) struct ModelAccess {
     accounts: ModelAccounts,
     owner: UsageOwner,
     /// The tool call that makes the requests, and its journal.
-    call: Option<(Uuid, StageUsage)>,
+    call: Option<ToolCall>,
     key_id: Option<Uuid>,
 }
 
@@ -58,15 +67,9 @@ impl std::fmt::Debug for ModelAccess {
 }
 
 impl ModelAccess {
-    /// Access for a tool call of a turn. `stage` adds a usage row to the turn's journal.
-    pub(crate) fn for_call(
-        accounts: ModelAccounts,
-        owner: UsageOwner,
-        call_id: Uuid,
-        key_id: Option<Uuid>,
-        stage: impl Fn(NewUsage) + Send + Sync + 'static,
-    ) -> Self {
-        Self { accounts, owner, call: Some((call_id, Arc::new(stage))), key_id }
+    /// Access for a tool call of a turn.
+    pub(crate) const fn for_call(accounts: ModelAccounts, owner: UsageOwner, call: ToolCall, key_id: Option<Uuid>) -> Self {
+        Self { accounts, owner, call: Some(call), key_id }
     }
 
     fn meter<'a>(&'a self, provider: &'a str, model: &'a str, operation: &'static str, sent_bytes: usize) -> Meter<'a> {
@@ -75,7 +78,8 @@ impl ModelAccess {
             model,
             operation,
             sent_bytes,
-            call_id: self.call.as_ref().map(|(call_id, _)| *call_id),
+            call_id: self.call.as_ref().map(|call| call.id),
+            tool_name: self.call.as_ref().map(|call| call.tool.as_str()),
             key_id: self.key_id,
             prices: &self.accounts.prices,
             clock: &self.accounts.clock,
@@ -89,21 +93,24 @@ impl ModelAccess {
         }
     }
 
-    /// Writes the estimated row of a request that is about to leave. Returns its id.
-    async fn reserve(&self, meter: &Meter<'_>) -> Option<Uuid> {
-        let row = meter.settle(&Settlement::Aborted { received: "" })?;
-        let id = row.id;
-        self.put(row).await;
-        Some(id)
+    /// Writes the estimated row of a request that is about to leave. Returns the start of the request and the id of the row.
+    async fn reserve(&self, meter: &Meter<'_>) -> (Sending, Option<Uuid>) {
+        let sending = Sending::starting(&self.accounts.clock);
+        let row = meter.settle(&sending, &Settlement::Aborted { received: "" });
+        let id = row.as_ref().map(|row| row.id);
+        if let Some(row) = row {
+            self.put(row).await;
+        }
+        (sending, id)
     }
 
     /// Replaces the reserved row, or writes a new one. A request that was never sent has no row.
-    async fn settle(&self, meter: &Meter<'_>, reserved: Option<Uuid>, settlement: &Settlement<'_>) {
-        match (meter.settle(settlement), reserved) {
+    async fn settle(&self, meter: &Meter<'_>, (sending, reserved): (&Sending, Option<Uuid>), settlement: &Settlement<'_>) {
+        match (meter.settle(sending, settlement), reserved) {
             (Some(mut row), reserved) => {
                 row.id = reserved.unwrap_or(row.id);
                 match &self.call {
-                    Some((_, stage)) => stage(row),
+                    Some(call) => (call.stage)(row),
                     None => self.put(row).await,
                 }
             }
@@ -124,15 +131,19 @@ impl ModelAccess {
         }
         let meter = self.meter(provider.name(), provider.default_model(), "ask_gpt", bytes(&request));
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
-        let reserved = self.reserve(&meter).await;
+        let (sending, reserved) = self.reserve(&meter).await;
         let mut received = String::new();
         let receiving = async {
             let mut stream = admission.send(model_request(request)).await?;
+            sending.identify(stream.request_id());
             while let Some(delta) = stream.next().await {
                 match delta? {
                     Delta::Text(text) => received.push_str(&text),
                     Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
-                    Delta::Done(answer) => return Ok(*answer),
+                    Delta::Done(answer) => {
+                        sending.identify(answer.response_id.as_deref());
+                        return Ok(*answer);
+                    }
                 }
             }
             Err(ModelError::new(ModelFault::Incomplete, "the stream ended without its terminal event"))
@@ -141,15 +152,15 @@ impl ModelAccess {
             Some(Ok(answer)) => {
                 let answer = text_answer(answer, provider.default_model());
                 let (usage, text) = (answer.1, answer.0.text.as_str());
-                self.settle(&meter, reserved, &Settlement::Answered { usage, text, model: Some(&answer.0.model) }).await;
+                self.settle(&meter, (&sending, reserved), &Settlement::Answered { usage, text, model: Some(&answer.0.model) }).await;
                 Ok(answer.0)
             }
             Some(Err(error)) => {
-                self.settle(&meter, reserved, &Settlement::Failed { error: &error, received: &received }).await;
+                self.settle(&meter, (&sending, reserved), &Settlement::Failed { error: &error, received: &received }).await;
                 Err(failure(&error))
             }
             None => {
-                self.settle(&meter, reserved, &Settlement::Aborted { received: &received }).await;
+                self.settle(&meter, (&sending, reserved), &Settlement::Aborted { received: &received }).await;
                 Err(late())
             }
         }
@@ -160,20 +171,21 @@ impl ModelAccess {
         let Some(web_search) = gate.web_search() else { return Err(NoModels::not_configured()) };
         let meter = self.meter(web_search.name(), web_search.model(), "ask_gpt", bytes(&request));
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
-        let reserved = self.reserve(&meter).await;
+        let (sending, reserved) = self.reserve(&meter).await;
         let country = request.locale.split(['-', '_']).nth(1).filter(|code| code.len() == 2).map(str::to_ascii_uppercase);
         let TextRequest { system, messages, temperature, .. } = request;
         let request = WebSearchRequest { system, messages, temperature, country };
         match admission.search_web(web_search, &request, deadline).await {
             Ok(answer) => {
+                sending.identify(answer.request_id.as_deref());
                 let model = answer.model.unwrap_or_else(|| web_search.model().to_owned());
                 let settlement = Settlement::Answered { usage: answer.usage, text: &answer.text, model: Some(&model) };
-                self.settle(&meter, reserved, &settlement).await;
+                self.settle(&meter, (&sending, reserved), &settlement).await;
                 let tokens = answer.usage.map(|usage| (usage.input_tokens, usage.output_tokens));
                 Ok(TextAnswer { text: answer.text, model, searches: answer.searches, citations: answer.citations, tokens })
             }
             Err(error) => {
-                self.settle(&meter, reserved, &Settlement::Failed { error: &error, received: &error.received }).await;
+                self.settle(&meter, (&sending, reserved), &Settlement::Failed { error: &error, received: &error.received }).await;
                 Err(failure(&error))
             }
         }
@@ -184,15 +196,17 @@ impl ModelAccess {
         let Some(embeddings) = gate.embeddings() else { return Err(NoModels::not_configured()) };
         let meter = self.meter(embeddings.name(), embeddings.model(), "embedding", texts.iter().map(String::len).sum());
         let Some(admission) = in_time(deadline, gate.admit_embedding()).await else { return Err(late().nothing_happened()) };
+        let sending = Sending::starting(&self.accounts.clock);
         match admission.embed(embeddings, &texts, deadline).await {
             Ok(embedded) => {
+                sending.identify(embedded.request_id.as_deref());
                 let usage =
                     embedded.tokens.map(|tokens| TokenUsage { input_tokens: tokens, total_tokens: tokens, ..TokenUsage::default() });
-                self.settle(&meter, None, &Settlement::Answered { usage, text: "", model: None }).await;
+                self.settle(&meter, (&sending, None), &Settlement::Answered { usage, text: "", model: None }).await;
                 Ok(embedded.vectors)
             }
             Err(error) => {
-                self.settle(&meter, None, &Settlement::Failed { error: &error, received: "" }).await;
+                self.settle(&meter, (&sending, None), &Settlement::Failed { error: &error, received: "" }).await;
                 Err(failure(&error))
             }
         }

@@ -5,9 +5,9 @@ mod gate;
 mod retry;
 mod usage;
 
-pub(crate) use access::ModelAccess;
 pub use access::ModelAccounts;
+pub(crate) use access::{ModelAccess, ToolCall};
 pub(crate) use gate::Admission;
 pub use gate::{ModelGate, ModelProviders};
 pub(crate) use retry::{MAX_SENDS, RetryPause, pause_before_retry};
-pub(crate) use usage::{Meter, Settlement, estimated_tokens};
+pub(crate) use usage::{Meter, Sending, Settlement, estimated_tokens};

@@ -1,5 +1,8 @@
 //! What a request used: one usage row per request that was sent, also for requests that failed.
 
+use std::sync::OnceLock;
+
+use jiff::Timestamp;
 use werkruf_contract::{Clock, Uuid};
 use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{ModelError, ModelFault, TokenUsage};
@@ -13,6 +16,39 @@ pub(crate) fn estimated_tokens(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX)
 }
 
+/// What is learned of a request while it is in progress.
+#[derive(Debug, Default)]
+pub(crate) struct Sending {
+    /// When it left.
+    started_at: OnceLock<Timestamp>,
+    /// The id that the provider gave it.
+    request_id: OnceLock<String>,
+}
+
+impl Sending {
+    /// A request that leaves now.
+    pub(crate) fn starting(clock: &Clock) -> Self {
+        let sending = Self::default();
+        sending.start(clock);
+        sending
+    }
+
+    pub(crate) fn start(&self, clock: &Clock) {
+        self.started_at.get_or_init(|| clock.now());
+    }
+
+    pub(crate) fn is_started(&self) -> bool {
+        self.started_at.get().is_some()
+    }
+
+    /// The first id counts: the head of the response comes before its body.
+    pub(crate) fn identify(&self, id: Option<&str>) {
+        if let Some(id) = id {
+            self.request_id.get_or_init(|| id.to_owned());
+        }
+    }
+}
+
 /// Everything that is known of a request before it is sent.
 pub(crate) struct Meter<'a> {
     pub(crate) provider: &'a str,
@@ -21,6 +57,7 @@ pub(crate) struct Meter<'a> {
     pub(crate) sent_bytes: usize,
     /// The tool call that made the request, where one did.
     pub(crate) call_id: Option<Uuid>,
+    pub(crate) tool_name: Option<&'a str>,
     pub(crate) key_id: Option<Uuid>,
     pub(crate) prices: &'a PriceTable,
     pub(crate) clock: &'a Clock,
@@ -46,7 +83,21 @@ pub(crate) enum Settlement<'a> {
 
 impl Meter<'_> {
     /// The usage row of the request; `None` where nothing was sent.
-    pub(crate) fn settle(&self, settlement: &Settlement<'_>) -> Option<NewUsage> {
+    pub(crate) fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
+        if let Settlement::Failed { error, .. } = settlement {
+            sending.identify(error.request_id.as_deref());
+        }
+        let row = self.tokens(settlement)?;
+        let started_at = sending.started_at.get().copied();
+        Some(NewUsage {
+            request_id: sending.request_id.get().cloned(),
+            started_at,
+            took_ms: started_at.map(|start| self.clock.now().duration_since(start).as_millis().try_into().unwrap_or(0).max(0)),
+            ..row
+        })
+    }
+
+    fn tokens(&self, settlement: &Settlement<'_>) -> Option<NewUsage> {
         match settlement {
             Settlement::Answered { usage: Some(usage), model, .. } => Some(self.row(*usage, false, *model)),
             Settlement::Answered { usage: None, text, model } => Some(self.estimate(text, *model)),
@@ -74,6 +125,7 @@ impl Meter<'_> {
         let model = model.unwrap_or(self.model);
         NewUsage {
             call_id: self.call_id,
+            tool_name: self.tool_name.map(str::to_owned),
             key_id: self.key_id,
             tokens_prompt: tokens.input_tokens.max(0),
             tokens_cached: tokens.cached_tokens.max(0),

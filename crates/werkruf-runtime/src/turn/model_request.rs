@@ -12,7 +12,7 @@ use super::provider_items::ProviderItems;
 use super::state::Stop;
 use crate::call::TurnScope;
 use crate::journal::{Change, CommitPoint};
-use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Settlement, pause_before_retry};
+use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Sending, Settlement, pause_before_retry};
 use crate::timer;
 
 pub(crate) struct TurnRequest<'a> {
@@ -42,11 +42,14 @@ impl TurnRequest<'_> {
                 // Nothing was sent, so nothing is billed.
                 return Err(Stop::Canceled);
             }
-            let opened = match journal.commit_while(self.in_time(self.open())).await? {
+            let sending = Sending::default();
+            let opened = match journal.commit_while(self.in_time(self.open(&sending))).await? {
                 Ok(opened) => opened,
                 Err(stop) => {
-                    // The request may have been sent already.
-                    self.record(usage, self.lost());
+                    // A request that waits at the gate was not sent.
+                    if sending.is_started() {
+                        self.record(usage, self.settle(&sending, &Settlement::Aborted { received: "" }));
+                    }
                     return Err(stop);
                 }
             };
@@ -54,12 +57,13 @@ impl TurnRequest<'_> {
             let error = match opened {
                 Ok((stream, _admission)) => match self.receive(stream, &mut received).await {
                     Ok(Ok(answer)) => {
-                        self.record(usage, self.settle(&answered(&answer)));
+                        sending.identify(answer.response_id.as_deref());
+                        self.record(usage, self.settle(&sending, &answered(&answer)));
                         return Ok(answer);
                     }
                     Ok(Err(error)) => error,
                     Err(stop) => {
-                        self.record(usage, self.settle(&Settlement::Aborted { received: &received.text }));
+                        self.record(usage, self.settle(&sending, &Settlement::Aborted { received: &received.text }));
                         if matches!(stop, Stop::Deadline) {
                             Box::pin(self.abandon(received)).await?;
                         }
@@ -68,7 +72,7 @@ impl TurnRequest<'_> {
                 },
                 Err(error) => error,
             };
-            self.record(usage, self.failed(&error, &received.text));
+            self.record(usage, self.failed(&sending, &error, &received.text));
             if sent >= MAX_SENDS || !error.is_retryable() {
                 return Err(Stop::Failed(self.turn_error(&error)));
             }
@@ -82,9 +86,9 @@ impl TurnRequest<'_> {
         if self.scope.running.is_canceled() {
             return Err(Stop::Canceled);
         }
-        let mut received = String::new();
+        let (mut received, sending) = (String::new(), Sending::default());
         let receiving = async {
-            let (mut stream, _admission) = self.open().await?;
+            let (mut stream, _admission) = self.open(&sending).await?;
             while let Some(delta) = stream.next().await {
                 match delta? {
                     Delta::Text(text) => received.push_str(&text),
@@ -96,26 +100,31 @@ impl TurnRequest<'_> {
         };
         match self.in_time(receiving).await {
             Ok(Ok(answer)) => {
-                self.record(usage, self.settle(&answered(&answer)));
+                sending.identify(answer.response_id.as_deref());
+                self.record(usage, self.settle(&sending, &answered(&answer)));
                 Ok(Some(answer.text))
             }
             Ok(Err(error)) => {
-                self.record(usage, self.failed(&error, &received));
+                self.record(usage, self.failed(&sending, &error, &received));
                 Ok(None)
             }
             Err(stop) => {
-                self.record(usage, self.settle(&Settlement::Aborted { received: &received }));
+                if sending.is_started() {
+                    self.record(usage, self.settle(&sending, &Settlement::Aborted { received: &received }));
+                }
                 Err(stop)
             }
         }
     }
 
     /// Passes the model gate and sends once. The admission is held until the answer is complete.
-    async fn open(&self) -> Result<(AnswerStream, Admission<'_>), ModelError> {
+    async fn open(&self, sending: &Sending) -> Result<(AnswerStream, Admission<'_>), ModelError> {
         let admission = self.scope.models.gate.admit().await;
         self.scope.require_lease().await;
         crash::point("before_request");
+        sending.start(&self.scope.clock);
         let stream = admission.send(self.request.clone()).await?;
+        sending.identify(stream.request_id());
         crash::point("request_out");
         Ok((stream, admission))
     }
@@ -217,17 +226,17 @@ impl TurnRequest<'_> {
         turn_error(error, self.scope.models.gate.chat_provider().name(), &self.request.locale)
     }
 
-    fn failed(&self, error: &ModelError, received: &str) -> Option<NewUsage> {
+    fn failed(&self, sending: &Sending, error: &ModelError, received: &str) -> Option<NewUsage> {
         tracing::warn!(turn_id = %self.scope.turn_id, fault = ?error.fault, error = %error.message, "the model gave no answer");
-        self.settle(&Settlement::Failed { error, received })
+        self.settle(sending, &Settlement::Failed { error, received })
     }
 
-    /// The usage row of a request that may have been sent by an earlier process.
+    /// The usage row of a request that may have been sent by an earlier process. When that was is not known.
     pub(crate) fn lost(&self) -> Option<NewUsage> {
-        self.settle(&Settlement::Aborted { received: "" })
+        self.settle(&Sending::default(), &Settlement::Aborted { received: "" })
     }
 
-    fn settle(&self, settlement: &Settlement<'_>) -> Option<NewUsage> {
+    fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
         let (scope, request) = (self.scope, &self.request);
         let provider = scope.models.gate.chat_provider();
         let meter = Meter {
@@ -236,11 +245,12 @@ impl TurnRequest<'_> {
             operation: "chat",
             sent_bytes: request.system.len() + request.messages.iter().map(text_bytes).sum::<usize>(),
             call_id: None,
+            tool_name: None,
             key_id: scope.caller.key_id,
             prices: &scope.setup.prices,
             clock: &scope.clock,
         };
-        meter.settle(settlement)
+        meter.settle(sending, settlement)
     }
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::StreamExt;
 use serde_json::{Value, json};
 use werkruf_contract::{BoxFuture, Cancel, Effect, Failure, Invocation, Reply, ToolObject, ToolSpec};
 use werkruf_llm::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider};
@@ -52,7 +51,7 @@ impl Provider for Model {
                 Some((Ok(delta), at + 1))
             }
         });
-        Box::pin(std::future::ready(Ok(stream.boxed())))
+        Box::pin(std::future::ready(Ok(AnswerStream::new(stream))))
     }
 }
 

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use werkruf_contract::{BoxFuture, CallKind};
 use werkruf_llm::{
     Answer, AnswerStream, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ProviderItem, TokenUsage, ToolCall, ToolChoice,
@@ -206,7 +205,7 @@ impl Model {
     /// Streams the script while the process is alive.
     fn stream(&self, script: Script, at: usize) -> AnswerStream {
         let (world, process) = (Arc::clone(&self.world), Arc::clone(&self.process));
-        futures_util::stream::unfold(script, move |mut script| {
+        AnswerStream::new(futures_util::stream::unfold(script, move |mut script| {
             let (world, process) = (Arc::clone(&world), Arc::clone(&process));
             async move {
                 let (gap, delta) = script.pop_front()?;
@@ -225,8 +224,7 @@ impl Model {
                 }
                 Some((delta, script))
             }
-        })
-        .boxed()
+        }))
     }
 }
 

@@ -52,6 +52,7 @@ const KERNEL_FUNCTIONS: FunctionSet = FunctionSet {
         include_str!("functions/turns.sql"),
         include_str!("functions/conversations.sql"),
         include_str!("functions/people.sql"),
+        include_str!("functions/usage.sql"),
         include_str!("functions/retention.sql"),
         include_str!("functions/audit.sql"),
         include_str!("functions/outbox.sql"),

@@ -42,6 +42,7 @@ mod turn_open;
 mod turn_write;
 mod turns;
 mod usage;
+mod usage_statistics;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -221,6 +221,10 @@ pub(super) struct UsageRow<'a> {
     tokens_total: i64,
     estimated: bool,
     cost_nano_usd: Option<i64>,
+    request_id: Option<&'a str>,
+    started_at: Option<Timestamp>,
+    took_ms: Option<i64>,
+    tool_name: Option<&'a str>,
 }
 
 impl<'a> From<&'a NewUsage> for UsageRow<'a> {
@@ -239,6 +243,10 @@ impl<'a> From<&'a NewUsage> for UsageRow<'a> {
             tokens_total: usage.tokens_total,
             estimated: usage.estimated,
             cost_nano_usd: usage.cost_nano_usd,
+            request_id: usage.request_id.as_deref(),
+            started_at: usage.started_at.map(ms),
+            took_ms: usage.took_ms,
+            tool_name: usage.tool_name.as_deref(),
         }
     }
 }

@@ -11,9 +11,10 @@ use crate::{NewUsage, StoreFuture, UsageOwner, UsageRows};
 
 /// The id is given, so a second attempt at the same usage row finds it; the final numbers replace estimated ones.
 const USAGE: &str = "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
-      operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18) ON CONFLICT (tenant_id, id) DO UPDATE
-    SET model = excluded.model, tokens_prompt = excluded.tokens_prompt, tokens_cached = excluded.tokens_cached,
+      operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd,
+      request_id, started_at, took_ms, tool_name)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22) ON CONFLICT (tenant_id, id) DO UPDATE
+    SET model = excluded.model, request_id = excluded.request_id, took_ms = excluded.took_ms, tokens_prompt = excluded.tokens_prompt, tokens_cached = excluded.tokens_cached,
       tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total,
       estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd WHERE api_usage.estimated";
 
@@ -21,6 +22,8 @@ impl UsageRows for PostgresStore {
     fn put_usage(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let (user, provider, model, now) = (clean(&owner.user_id), clean(&usage.provider), clean(&usage.model), ms(now));
+            let (request, started, tool) =
+                (usage.request_id.as_deref().map(clean), usage.started_at.map(ms), usage.tool_name.as_deref().map(clean));
             let values = [
                 p(&usage.id),
                 p(&owner.tenant_id),
@@ -40,6 +43,10 @@ impl UsageRows for PostgresStore {
                 p(&usage.tokens_total),
                 p(&usage.estimated),
                 p(&usage.cost_nano_usd),
+                p(&request),
+                p(&started),
+                p(&usage.took_ms),
+                p(&tool),
             ];
             self.query(DbRole::Tenant(owner.tenant_id), USAGE, &values).await?;
             Ok(())

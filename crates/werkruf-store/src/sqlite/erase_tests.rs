@@ -55,7 +55,8 @@ const STAYS: &[(&str, &str, &str)] = &[
         "ids, and who acted from which address; the digests are salted, and the salt is erased",
     ),
     ("audit_heads", "hash key_name signature", "hashes"),
-    ("api_usage", "user_id provider model operation", "usage rows"),
+    ("api_usage", "user_id provider model operation request_id tool_name", "usage rows"),
+    ("usage_daily", "day user_id model tool_name", "sums of usage rows"),
     ("provider_tokens", "provider account", "the company's accounts"),
     ("provider_claims", "provider account owner", "a process that uses the company's account"),
 ];

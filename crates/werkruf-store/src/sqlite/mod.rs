@@ -41,6 +41,7 @@ mod turn_open;
 mod turn_write;
 mod turns;
 mod usage;
+mod usage_statistics;
 mod waiting;
 mod writer;
 

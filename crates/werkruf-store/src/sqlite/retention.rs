@@ -10,6 +10,7 @@ use super::insert::count;
 use super::retention_messages::{self, Conversation};
 use super::row::{all, first};
 use super::text::{Id, Stamp, id_or_null};
+use super::usage_statistics::delete_summed;
 use super::{SqliteStore, erase, streams};
 use crate::module::expiring;
 use crate::retention::{CONTACT_AGE, NOTIFICATION_AGE};
@@ -245,8 +246,7 @@ fn delete_batch(c: &Connection, sweep: &Sweep, batch: &[RowKey]) -> Result<(Swep
             }
             Sweepable::Calls => swept.rows += delete_calls(c, sweep, *key)?,
             Sweepable::Usage => {
-                let deleted = c.prepare_cached("DELETE FROM api_usage WHERE id = ?1")?.execute(params![Id::from(key.id)])?;
-                swept.rows += deleted as u64;
+                swept.rows += u64::from(delete_summed(c, key.id)?);
             }
             Sweepable::Outbox => {
                 swept.rows += c.prepare_cached(OLD_ROW)?.execute(params![Id::from(key.tenant_id), Id::from(key.id)])? as u64

@@ -67,7 +67,7 @@ pub(super) fn usage(c: &Connection, tenant_id: Uuid, turn_id: Uuid) -> Result<Us
         "SELECT coalesce(sum(tokens_prompt), 0), coalesce(sum(tokens_cached), 0), coalesce(sum(tokens_completion), 0),
            coalesce(sum(tokens_reasoning), 0), coalesce(sum(tokens_total), 0),
            CASE WHEN count(cost_nano_usd) = count(*) THEN sum(cost_nano_usd) END, count(*)
-         FROM api_usage WHERE tenant_id = ?1 AND turn_id = ?2 AND id > ?2 AND operation = 'chat'",
+         FROM api_usage WHERE +tenant_id = ?1 AND turn_id = ?2 AND id > ?2 AND operation = 'chat'",
     )?;
     let sums = first(&mut statement, params![Id::from(tenant_id), Id::from(turn_id)], row::usage)?;
     Ok(sums.unwrap_or_default())

@@ -21,9 +21,10 @@ impl UsageRows for SqliteStore {
 pub(super) fn put_usage_row(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
     c.prepare_cached(
         "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
-           operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)
-         ON CONFLICT (id) DO UPDATE SET model = excluded.model, tokens_prompt = excluded.tokens_prompt,
+           operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd,
+           request_id, started_at, took_ms, tool_name)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
+         ON CONFLICT (id) DO UPDATE SET model = excluded.model, request_id = excluded.request_id, took_ms = excluded.took_ms, tokens_prompt = excluded.tokens_prompt,
            tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion,
            tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total, estimated = excluded.estimated,
            cost_nano_usd = excluded.cost_nano_usd WHERE api_usage.estimated",
@@ -47,6 +48,10 @@ pub(super) fn put_usage_row(c: &Connection, who: &UsageOwner, usage: &NewUsage, 
         usage.tokens_total,
         usage.estimated,
         usage.cost_nano_usd,
+        usage.request_id,
+        usage.started_at.map(Stamp::from),
+        usage.took_ms,
+        usage.tool_name,
     ])?;
     Ok(())
 }

@@ -22,6 +22,7 @@ mod streams;
 mod test_module;
 mod turns;
 mod usage;
+mod usage_statistics;
 mod world;
 
 pub(crate) use crate::Store;
@@ -45,6 +46,7 @@ pub(crate) use streams::*;
 pub(crate) use test_module::*;
 pub(crate) use turns::*;
 pub(crate) use usage::*;
+pub(crate) use usage_statistics::*;
 pub(crate) use world::{Running, World};
 
 /// Defines one test for each shared test function, each on its own store.
@@ -129,6 +131,7 @@ macro_rules! tell {
             a_rewritten_head_is_found_by_its_signature,
             acts_at_once_make_a_chain_without_holes,
             usage_of_a_tool_belongs_to_its_turn,
+            sums_stay_when_days_are_rolled_up_and_rows_deleted,
             expired_rows_of_a_module_are_deleted,
             rows_of_a_module_are_erased_with_their_person,
             a_token_is_stored_and_replaced,

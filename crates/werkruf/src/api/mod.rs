@@ -54,6 +54,7 @@ pub(crate) mod sse;
 mod status;
 mod tools;
 mod turns;
+mod usage;
 mod view;
 mod workspace;
 
@@ -116,6 +117,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(invoke::routes())
         .merge(keys::routes())
         .merge(audit::routes())
+        .merge(usage::routes())
         .merge(secrets::routes())
         .merge(module("knowledge", on.knowledge, knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes())))
         .merge(reload::routes())

@@ -34,6 +34,7 @@ mod session;
 mod status;
 mod tools;
 mod transport;
+mod usage;
 mod version;
 mod whatsapp;
 mod wire;
@@ -198,6 +199,8 @@ enum Command {
     /// Delete old data
     #[command(subcommand)]
     Retention(retention::Command),
+    /// Show what the requests to model providers used and cost, and compare it with a provider's export
+    Usage(usage::Command),
     /// Show the prices of models
     Prices(prices::Command),
     /// Print and check the envelopes of tool calls
@@ -328,6 +331,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Migrate(command)) => migrate::run(&session, &command).await,
         Some(Command::Move(command)) => moving::run(&session, &command).await,
         Some(Command::Retention(command)) => retention::run(&session, command).await,
+        Some(Command::Usage(command)) => usage::run(&session, command).await,
         Some(Command::Prices(command)) => prices::run(&session, &command),
         Some(Command::Contract(command)) => contract::run(&command, json),
         #[cfg(feature = "flights")]

@@ -66,6 +66,11 @@ fn style() -> Style {
     STYLE.get().copied().unwrap_or_default()
 }
 
+/// Columns of the terminal, where there is one.
+pub(super) fn width() -> Option<usize> {
+    style().width.map(usize::from)
+}
+
 fn paint(on: bool, color: &str, text: &str) -> String {
     if on { format!("\x1b[{color}m{text}\x1b[0m") } else { text.to_owned() }
 }

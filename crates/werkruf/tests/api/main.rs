@@ -93,6 +93,8 @@ mod tokens;
 #[cfg(test)]
 mod tool_tenants;
 #[cfg(test)]
+mod usage;
+#[cfg(test)]
 mod webhooks;
 #[cfg(test)]
 mod whatsapp;

@@ -263,7 +263,7 @@ BEGIN
 END
 $$;
 
--- One batch of usage rows. A turn that has not ended counts its cost from them.
+-- One batch of usage rows. A turn that has not ended counts its cost from them. What they used stays in the sums of their day.
 CREATE OR REPLACE FUNCTION sweep_usage(before timestamptz, the_time timestamptz, after_tenant uuid, after_id uuid, dry_run boolean,
   OUT deleted_rows bigint, OUT deleted_conversations bigint, OUT next_tenant uuid, OUT next_id uuid)
 LANGUAGE plpgsql AS $$
@@ -274,6 +274,7 @@ DECLARE
 BEGIN
   deleted_rows := 0;
   deleted_conversations := 0;
+  IF NOT dry_run THEN PERFORM lock_usage_days(); END IF;
   FOR key IN SELECT tenant_id, id, turn_id, created_at FROM api_usage WHERE (tenant_id, id) > (after_tenant, after_id)
     ORDER BY tenant_id, id LIMIT most LOOP
     checked := checked + 1;
@@ -284,6 +285,7 @@ BEGIN
     IF dry_run THEN
       deleted_rows := deleted_rows + 1;
     ELSE
+      PERFORM add_usage(key.tenant_id, key.created_at, key.created_at + interval '1 second', key.id);
       DELETE FROM api_usage WHERE tenant_id = key.tenant_id AND id = key.id;
       IF FOUND THEN deleted_rows := deleted_rows + 1; END IF;
     END IF;

@@ -239,15 +239,17 @@ BEGIN
   IF doc ? 'starts' OR doc ? 'retries' OR doc ? 'provider_updates' OR doc ? 'ends' THEN PERFORM update_calls(doc, the_tenant, the_turn, the_time); END IF;
   IF doc ? 'usage' THEN
     INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model, operation,
-      tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd)
+      tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd, request_id, started_at, took_ms,
+      tool_name)
     SELECT id, the_tenant, doc ->> 'user_id', the_conversation, the_turn, call_id, key_id, the_time, provider, model, operation,
-      tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd
+      tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd, request_id, started_at, took_ms,
+      tool_name
     FROM jsonb_to_recordset(doc -> 'usage') AS u (id uuid, call_id uuid, key_id uuid, provider text, model text, operation text,
       tokens_prompt bigint, tokens_cached bigint, tokens_completion bigint, tokens_reasoning bigint, tokens_total bigint,
-      estimated boolean, cost_nano_usd bigint)
+      estimated boolean, cost_nano_usd bigint, request_id text, started_at timestamptz, took_ms bigint, tool_name text)
     -- A request of a tool has an estimated row while it is in progress; the final tokens replace the estimate.
-    ON CONFLICT (tenant_id, id) DO UPDATE SET model = excluded.model, tokens_prompt = excluded.tokens_prompt,
-      tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning,
+    ON CONFLICT (tenant_id, id) DO UPDATE SET model = excluded.model, request_id = excluded.request_id, took_ms = excluded.took_ms,
+      tokens_prompt = excluded.tokens_prompt, tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning,
       tokens_total = excluded.tokens_total, estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd
       WHERE api_usage.estimated;
   END IF;

@@ -449,10 +449,36 @@ CREATE TABLE api_usage (
   tokens_total      bigint NOT NULL,
   estimated         boolean NOT NULL,
   cost_nano_usd     bigint,
+  request_id        text,
+  started_at        timestamptz,
+  took_ms           bigint,
+  tool_name         text,
   cost_usd          double precision GENERATED ALWAYS AS (cost_nano_usd::double precision / 1000000000.0) STORED,
   PRIMARY KEY (tenant_id, id)
 );
 CREATE INDEX api_usage_by_turn ON api_usage (tenant_id, turn_id);
+CREATE INDEX api_usage_by_time ON api_usage (tenant_id, created_at);
+
+-- What the requests of a day used, per user, model and tool. Rows of a day that is complete have all its requests; other rows have those whose
+-- usage rows were deleted. They outlive the usage rows.
+CREATE TABLE usage_daily (
+  tenant_id         uuid NOT NULL,
+  day               text COLLATE "C" NOT NULL,
+  user_id           text NOT NULL,
+  model             text NOT NULL,
+  tool_name         text NOT NULL,
+  complete          boolean NOT NULL,
+  calls             bigint NOT NULL,
+  tokens_prompt     bigint NOT NULL,
+  tokens_cached     bigint NOT NULL,
+  tokens_completion bigint NOT NULL,
+  tokens_reasoning  bigint NOT NULL,
+  tokens_total      bigint NOT NULL,
+  cost_nano_usd     bigint NOT NULL,
+  unpriced_calls    bigint NOT NULL,
+  estimated_calls   bigint NOT NULL,
+  PRIMARY KEY (tenant_id, day, user_id, model, tool_name)
+);
 
 -- sealed: the token, encrypted with WERKRUF_SECRET_KEY. tenant_id is the nil id where the row belongs to the installation.
 CREATE TABLE provider_tokens (

@@ -442,7 +442,33 @@ CREATE TABLE api_usage (
   tokens_total      INTEGER NOT NULL,
   estimated         INTEGER NOT NULL CHECK (estimated IN (0, 1)),
   cost_nano_usd     INTEGER,
+  request_id        TEXT,
+  started_at        TEXT,
+  took_ms           INTEGER,
+  tool_name         TEXT,
   cost_usd          REAL GENERATED ALWAYS AS (cost_nano_usd / 1000000000.0) VIRTUAL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX api_usage_by_time ON api_usage (tenant_id, created_at);
+
+-- What the requests of a day used, per user, model and tool. Rows of a day that is complete have all its requests; other rows have those whose
+-- usage rows were deleted. They outlive the usage rows.
+CREATE TABLE usage_daily (
+  tenant_id         TEXT NOT NULL,
+  day               TEXT NOT NULL,
+  user_id           TEXT NOT NULL,
+  model             TEXT NOT NULL,
+  tool_name         TEXT NOT NULL,
+  complete          INTEGER NOT NULL CHECK (complete IN (0, 1)),
+  calls             INTEGER NOT NULL,
+  tokens_prompt     INTEGER NOT NULL,
+  tokens_cached     INTEGER NOT NULL,
+  tokens_completion INTEGER NOT NULL,
+  tokens_reasoning  INTEGER NOT NULL,
+  tokens_total      INTEGER NOT NULL,
+  cost_nano_usd     INTEGER NOT NULL,
+  unpriced_calls    INTEGER NOT NULL,
+  estimated_calls   INTEGER NOT NULL,
+  PRIMARY KEY (tenant_id, day, user_id, model, tool_name)
 ) STRICT, WITHOUT ROWID;
 
 -- The audit log: one chain of entries per tenant, and one for the server under the nil id. hash covers the hash of the entry before and

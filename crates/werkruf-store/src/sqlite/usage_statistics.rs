@@ -1,0 +1,165 @@
+//! [`UsageStatistics`] on SQLite.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use rusqlite::{Connection, params};
+use werkruf_contract::Uuid;
+
+use super::SqliteStore;
+use super::row::{Columns, all, first};
+use super::text::{Id, Stamp};
+use crate::usage_statistics::{REQUEST, Reads, settled_until, sort, start_of, sums_sql};
+use crate::{StoreError, StoreFuture, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
+
+impl UsageStatistics for SqliteStore {
+    fn usage_sums(&self, query: UsageQuery) -> StoreFuture<'_, Vec<UsageSum>> {
+        Box::pin(self.readers.list(move |c| sums(c, &query)))
+    }
+
+    fn usage_requests(
+        &self,
+        tenant_id: Uuid,
+        from: Timestamp,
+        to: Timestamp,
+        after: Option<Uuid>,
+        limit: u32,
+    ) -> StoreFuture<'_, Vec<UsageRequest>> {
+        Box::pin(self.readers.list(move |c| {
+            let after_sql = if after.is_some() { AFTER } else { "?4 IS NOT NULL" };
+            let sql = format!(
+                "SELECT {REQUEST} FROM api_usage WHERE tenant_id = ?1 AND created_at >= ?2 AND created_at < ?3 AND {after_sql}
+                 ORDER BY created_at, id LIMIT ?5"
+            );
+            let after = Id::from(after.unwrap_or_default());
+            all(&mut *c.prepare_cached(&sql)?, params![Id::from(tenant_id), Stamp::from(from), Stamp::from(to), after, limit], request)
+        }))
+    }
+
+    fn roll_up_usage(&self, now: Timestamp) -> StoreFuture<'_, u64> {
+        Box::pin(async move {
+            let days = self.readers.list(move |c| open_days(c, settled_until(now))).await?;
+            // One day is one job of the writer, so that turns write in between.
+            for (tenant, day) in &days {
+                let (tenant, day) = (*tenant, *day);
+                self.writer.submit(move |c| roll_up(c, tenant, day)).await?;
+            }
+            Ok(days.len() as u64)
+        })
+    }
+}
+
+const AFTER: &str = "(created_at, id) > (SELECT created_at, id FROM api_usage WHERE tenant_id = ?1 AND id = ?4)";
+
+/// The last day of a tenant that is rolled up.
+const ROLLED_UP: &str = "SELECT day FROM usage_daily WHERE tenant_id = ?1 AND complete ORDER BY day DESC LIMIT 1";
+
+fn rolled_up(c: &Connection, tenant: &Id) -> Result<Option<Date>, StoreError> {
+    first(&mut *c.prepare_cached(ROLLED_UP)?, params![tenant], |columns| columns.parsed(|text| text.parse().ok()))
+}
+
+fn sums(c: &Connection, query: &UsageQuery) -> Result<Vec<UsageSum>, StoreError> {
+    let tenant = Id::from(query.tenant_id);
+    let Reads { days, rows: [head, middle, tail] } = Reads::of(query, rolled_up(c, &tenant)?);
+    let values = params![
+        tenant,
+        query.user_id,
+        days.0.to_string(),
+        days.1.to_string(),
+        Stamp::from(head.0),
+        Stamp::from(head.1),
+        Stamp::from(middle.0),
+        Stamp::from(middle.1),
+        Stamp::from(tail.0),
+        Stamp::from(tail.1),
+    ];
+    let sql = sums_sql(query.group_by, '?', "substr(created_at, 1, 10)");
+    let mut rows = all(&mut *c.prepare_cached(&sql)?, values, sum)?;
+    sort(&mut rows, query.group_by);
+    Ok(rows)
+}
+
+fn sum(columns: &mut Columns<'_>) -> Result<UsageSum, StoreError> {
+    Ok(UsageSum {
+        key: Some(columns.text()?).filter(|key| !key.is_empty()),
+        calls: columns.int()?,
+        tokens_prompt: columns.int()?,
+        tokens_cached: columns.int()?,
+        tokens_completion: columns.int()?,
+        tokens_reasoning: columns.int()?,
+        tokens_total: columns.int()?,
+        cost_nano_usd: columns.int()?,
+        unpriced_calls: columns.int()?,
+        estimated_calls: columns.int()?,
+    })
+}
+
+fn request(columns: &mut Columns<'_>) -> Result<UsageRequest, StoreError> {
+    Ok(UsageRequest {
+        id: columns.id()?,
+        request_id: columns.text_or_null()?,
+        at: columns.time()?,
+        took_ms: columns.int_or_null()?,
+        provider: columns.text()?,
+        model: columns.text()?,
+        operation: columns.text()?,
+        tool_name: columns.text_or_null()?,
+        tokens_prompt: columns.int()?,
+        tokens_cached: columns.int()?,
+        tokens_completion: columns.int()?,
+        estimated: columns.flag()?,
+        cost_nano_usd: columns.int_or_null()?,
+    })
+}
+
+const NEXT_DAY: &str = "SELECT substr(created_at, 1, 10) FROM api_usage WHERE tenant_id = ?1 AND created_at >= ?2 AND created_at < ?3 ORDER BY created_at LIMIT 1";
+
+const NEXT_TENANT: &str = "SELECT tenant_id FROM api_usage WHERE tenant_id > ?1 ORDER BY tenant_id LIMIT 1";
+
+/// The next day of each tenant that can be rolled up.
+fn open_days(c: &Connection, until: Date) -> Result<Vec<(Uuid, Date)>, StoreError> {
+    let (mut days, mut last) = (Vec::new(), Uuid::nil());
+    while let Some(tenant_id) = first(&mut *c.prepare_cached(NEXT_TENANT)?, params![Id::from(last)], |columns| columns.id())? {
+        let tenant = Id::from(tenant_id);
+        last = tenant_id;
+        let from = rolled_up(c, &tenant)?.and_then(|day| day.tomorrow().ok()).map_or(Timestamp::MIN, start_of);
+        let values = params![tenant, Stamp::from(from), Stamp::from(start_of(until))];
+        let next = first(&mut *c.prepare_cached(NEXT_DAY)?, values, |columns| columns.parsed(|text| text.parse().ok()))?;
+        days.extend(next.map(|day| (tenant_id, day)));
+    }
+    Ok(days)
+}
+
+/// Adds usage rows to the rows of their days: for a whole day, or for one row that is about to be deleted.
+fn add_sql(condition: &str) -> String {
+    format!(
+        "INSERT INTO usage_daily (tenant_id, day, user_id, model, tool_name, complete, calls, tokens_prompt, tokens_cached, tokens_completion,
+           tokens_reasoning, tokens_total, cost_nano_usd, unpriced_calls, estimated_calls)
+         SELECT tenant_id, substr(created_at, 1, 10), user_id, model, coalesce(tool_name, ''), 0, count(*), sum(tokens_prompt), sum(tokens_cached),
+           sum(tokens_completion), sum(tokens_reasoning), sum(tokens_total), coalesce(sum(cost_nano_usd), 0), count(*) - count(cost_nano_usd),
+           sum(estimated)
+         FROM api_usage WHERE {condition} AND NOT EXISTS (SELECT 1 FROM usage_daily AS known WHERE known.tenant_id = api_usage.tenant_id
+           AND known.day = substr(api_usage.created_at, 1, 10) AND known.complete)
+         GROUP BY 1, 2, 3, 4, 5
+         ON CONFLICT (tenant_id, day, user_id, model, tool_name) DO UPDATE SET calls = calls + excluded.calls,
+           tokens_prompt = tokens_prompt + excluded.tokens_prompt, tokens_cached = tokens_cached + excluded.tokens_cached,
+           tokens_completion = tokens_completion + excluded.tokens_completion, tokens_reasoning = tokens_reasoning + excluded.tokens_reasoning,
+           tokens_total = tokens_total + excluded.tokens_total, cost_nano_usd = cost_nano_usd + excluded.cost_nano_usd,
+           unpriced_calls = unpriced_calls + excluded.unpriced_calls, estimated_calls = estimated_calls + excluded.estimated_calls"
+    )
+}
+
+fn roll_up(c: &Connection, tenant_id: Uuid, day: Date) -> Result<(), StoreError> {
+    let tenant = Id::from(tenant_id);
+    let end = day.tomorrow().map_or(Timestamp::MAX, start_of);
+    let sql = add_sql("tenant_id = ?1 AND created_at >= ?2 AND created_at < ?3");
+    c.prepare_cached(&sql)?.execute(params![tenant, Stamp::from(start_of(day)), Stamp::from(end)])?;
+    c.prepare_cached("UPDATE usage_daily SET complete = 1 WHERE tenant_id = ?1 AND day = ?2")?.execute(params![tenant, day.to_string()])?;
+    Ok(())
+}
+
+/// Deletes a row. What it used stays in the sums of its day. Returns whether there was such a row.
+pub(super) fn delete_summed(c: &Connection, id: Uuid) -> Result<bool, StoreError> {
+    let id = Id::from(id);
+    c.prepare_cached(&add_sql("id = ?1"))?.execute(params![id])?;
+    Ok(c.prepare_cached("DELETE FROM api_usage WHERE id = ?1")?.execute(params![id])? > 0)
+}
