@@ -16,6 +16,7 @@ use werkruf_store::{NewUsage, UsageOwner, UsageRows};
 
 use super::gate::ModelGate;
 use super::usage::{Meter, Sending, Settlement};
+use crate::metrics::Metrics;
 
 /// Takes the usage rows of requests that belong to a turn.
 type StageUsage = Arc<dyn Fn(NewUsage) + Send + Sync>;
@@ -28,6 +29,7 @@ pub struct ModelAccounts {
     /// Of requests outside a turn; a turn has its own.
     pub prices: Arc<PriceTable>,
     pub clock: Clock,
+    pub metrics: Arc<Metrics>,
 }
 
 /// The tool call that makes requests.
@@ -83,6 +85,7 @@ impl ModelAccess {
             key_id: self.key_id,
             prices: &self.accounts.prices,
             clock: &self.accounts.clock,
+            metrics: &self.accounts.metrics,
         }
     }
 
@@ -96,7 +99,7 @@ impl ModelAccess {
     /// Writes the estimated row of a request that is about to leave. Returns the start of the request and the id of the row.
     async fn reserve(&self, meter: &Meter<'_>) -> (Sending, Option<Uuid>) {
         let sending = Sending::starting(&self.accounts.clock);
-        let row = meter.settle(&sending, &Settlement::Aborted { received: "" });
+        let row = meter.reservation(&sending);
         let id = row.as_ref().map(|row| row.id);
         if let Some(row) = row {
             self.put(row).await;

@@ -54,6 +54,7 @@ impl Delivery {
             Claimed::GiveUp { row, code } => (row, SendEnd::Dead { code: code.to_owned(), message: "given up".to_owned() }),
         };
         log(&row, &end);
+        self.engine.store.models.metrics.sent(&end);
         match self.settle(&row, end).await {
             Ok(true) => crash::point("outbox_settled"),
             Ok(false) => tracing::debug!(outbox_id = %row.id, "a report settled the row first"),
