@@ -6,6 +6,7 @@
 //! Invariants: every write of a turn carries its [`Fence`] and is refused as [`StoreError::Fenced`] when
 //! the lease has another owner; every update checks its row count; a commit is durable before its future resolves.
 
+mod alerts;
 mod approvals;
 mod audit;
 mod audit_check;
@@ -44,6 +45,7 @@ mod usage;
 mod usage_statistics;
 mod write;
 
+pub use alerts::{AlertKey, AlertRow, Alerts, NewAlert, PoisonTurn, StoredConditions, WaitingApproval};
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval};
 pub use audit::{Act, Actor, Audit, AuditHead, AuditRow, Author, Recorder, SERVER_CHAIN};
 pub use audit_check::{AuditBreak, AuditReport, verify_chain};
@@ -117,6 +119,7 @@ pub trait Store:
     + UsageRows
     + UsageStatistics
     + Outbox
+    + Alerts
     + std::fmt::Debug
     + 'static
 {

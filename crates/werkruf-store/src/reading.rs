@@ -25,6 +25,8 @@ pub(crate) const OUTBOX: &str = "id, tenant_id, channel, account, recipient, use
 
 pub(crate) const CONTACT: &str = "channel, account, user_id, address, conversation_id, last_inbound_at";
 
+pub(crate) const ALERT: &str = "id, tenant_id, kind, subject, once, source, detail, opened_at, seen_at, resolved_at";
+
 pub(crate) const AUDIT: &str = "tenant_id, seq, at, user_id, key_id, operator, address, action, subject, person, salt, before, after, \
      before_digest, after_digest, hash";
 
@@ -249,6 +251,19 @@ macro_rules! readings {
                 collection: c.text_or_null()?,
                 replaced_by: c.id_or_null()?,
                 root_id: c.id_or_null()?,
+            })
+        }
+
+        pub(super) fn alert(c: &mut Columns<'_>) -> Result<$crate::AlertRow, $crate::StoreError> {
+            Ok($crate::AlertRow {
+                id: c.id()?,
+                key: $crate::AlertKey { tenant_id: c.id()?, kind: c.text()?, subject: c.text()? },
+                once: c.flag()?,
+                source: c.text_or_null()?,
+                detail: c.text()?,
+                opened_at: c.time()?,
+                seen_at: c.time()?,
+                resolved_at: c.time_or_null()?,
             })
         }
 

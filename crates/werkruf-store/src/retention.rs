@@ -13,13 +13,15 @@ use crate::StoreFuture;
 pub trait Retention: Send + Sync {
     /// Deletes the rows of the next batch after `after` that may be deleted; with `dry_run` it only counts them.
     fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> StoreFuture<'_, Swept>;
-    /// Deletes rows of modules whose time has passed, inbox rows without a turn, notifications to programs that arrived long ago, and contacts of
-    /// people who are no users and wrote long ago; at most a batch of each table. Returns how many; 0 means that none is left.
+    /// Deletes rows of modules whose time has passed, inbox rows without a turn, notifications to programs that arrived long ago, alerts that ended
+    /// long ago, and contacts of people who are no users and wrote long ago; at most a batch of each table. Returns how many; 0 means that none is left.
     fn delete_expired(&self, now: Timestamp) -> StoreFuture<'_, u64>;
 }
 
 /// How long a notification to a program is kept after it arrived.
 pub(crate) const NOTIFICATION_AGE: SignedDuration = SignedDuration::from_hours(7 * 24);
+/// How long an alert is kept after it ended, or was told once. Longer than any period of a budget, so that none is told again.
+pub(crate) const ALERT_AGE: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// How long a contact without user and conversation is kept.
 pub(crate) const CONTACT_AGE: SignedDuration = SignedDuration::from_hours(30 * 24);
 

@@ -56,6 +56,7 @@ const KERNEL_FUNCTIONS: FunctionSet = FunctionSet {
         include_str!("functions/retention.sql"),
         include_str!("functions/audit.sql"),
         include_str!("functions/outbox.sql"),
+        include_str!("functions/alerts.sql"),
     ],
 };
 

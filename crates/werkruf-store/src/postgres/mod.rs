@@ -4,6 +4,7 @@
 //! guard and the write that it guards. Leases count by the database's clock.
 
 mod admin;
+mod alerts;
 mod approvals;
 mod audit;
 mod client_requests;

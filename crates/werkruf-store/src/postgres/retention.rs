@@ -9,7 +9,7 @@ use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::only;
 use crate::module::expiring;
-use crate::retention::{CONTACT_AGE, NOTIFICATION_AGE};
+use crate::retention::{ALERT_AGE, CONTACT_AGE, NOTIFICATION_AGE};
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
 
 /// The most expired rows of one table that one statement deletes.
@@ -35,10 +35,12 @@ impl Retention for PostgresStore {
             let sql = "DELETE FROM rate_windows WHERE window_start < clock_timestamp() - interval '2 minutes'";
             self.query(DbRole::System, sql, &[]).await?;
             let forgotten = ms(now.checked_sub(CONTACT_AGE).unwrap_or(now));
+            let ended = ms(now.checked_sub(ALERT_AGE).unwrap_or(now));
             let arrived = ms(now.checked_sub(NOTIFICATION_AGE).unwrap_or(now));
             for (table, condition, until) in [
                 ("inbox", "turn_id IS NULL AND expires_at", now),
                 ("outbox", "channel = 'webhook' AND status = 'sent' AND updated_at", arrived),
+                ("alerts", "(once OR resolved_at IS NOT NULL) AND seen_at", ended),
                 ("contacts", "user_id IS NULL AND conversation_id IS NULL AND updated_at", forgotten),
             ] {
                 deleted += self.query(DbRole::System, &expired_sql(table, condition), &[p(&until)]).await?.len() as u64;

@@ -6,7 +6,7 @@ use tokio_postgres::types::FromSql;
 use werkruf_contract::{State, Uuid};
 
 use super::text::Text;
-pub(super) use crate::reading::{APPROVAL, AUDIT, AUDIT_HEAD, CALL, CONTACT, CONVERSATION, EVENT, KEY, MESSAGE, OUTBOX, TURN};
+pub(super) use crate::reading::{ALERT, APPROVAL, AUDIT, AUDIT_HEAD, CALL, CONTACT, CONVERSATION, EVENT, KEY, MESSAGE, OUTBOX, TURN};
 use crate::{ListRow, StoreError};
 
 /// Lists have no session state: it may be large.

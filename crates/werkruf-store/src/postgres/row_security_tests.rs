@@ -38,6 +38,7 @@ const ROWS: &str = "
   INSERT INTO outbox (tenant_id, id, channel, account, recipient, lane, part, status, repeatable, next_at, created_at, updated_at, body)
     VALUES ('$tenant', '$tenant', 'c', 'a', 'r', 'l', 1, 'pending', false, now(), now(), now(), '{}');
   INSERT INTO outbox_lanes VALUES ('$tenant', 'l', now(), 'c', 'a');
+  INSERT INTO alerts VALUES ('$tenant', '$tenant', 'k', 's', false, NULL, '{}', now(), now(), NULL);
   INSERT INTO contacts (tenant_id, channel, account, person, address, created_at, updated_at) VALUES ('$tenant', 'c', 'a', 'p', 'd', now(), now());
   INSERT INTO rate_windows VALUES ('$tenant', 'key', now(), 1);
   INSERT INTO dedupe_claims VALUES ('$tenant', 'key', '$tenant', now());

@@ -55,6 +55,7 @@ const STAYS: &[(&str, &str, &str)] = &[
         "ids, and who acted from which address; the digests are salted, and the salt is erased",
     ),
     ("audit_heads", "hash key_name signature", "hashes"),
+    ("alerts", "kind subject source detail", "ids, codes and sums"),
     ("api_usage", "user_id provider model operation request_id tool_name", "usage rows"),
     ("usage_daily", "day user_id model tool_name", "sums of usage rows"),
     ("provider_tokens", "provider account", "the company's accounts"),

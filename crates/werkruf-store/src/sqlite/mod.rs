@@ -3,6 +3,7 @@
 //! One process owns the file: it holds a lock on `<db>.lock-held` and on the file itself as long as it runs, so its leases never expire, and
 //! the leases of an earlier process are void at the next start. Other programs can always read the file (`mode=ro`).
 
+mod alerts;
 mod approvals;
 mod audit;
 mod backup;

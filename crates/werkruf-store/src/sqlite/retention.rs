@@ -13,7 +13,7 @@ use super::text::{Id, Stamp, id_or_null};
 use super::usage_statistics::delete_summed;
 use super::{SqliteStore, erase, streams};
 use crate::module::expiring;
-use crate::retention::{CONTACT_AGE, NOTIFICATION_AGE};
+use crate::retention::{ALERT_AGE, CONTACT_AGE, NOTIFICATION_AGE};
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
 
 /// Rows that one scan reads, and rows that one job of the writer deletes. A job delays other jobs by milliseconds.
@@ -47,6 +47,8 @@ impl Retention for SqliteStore {
             deleted += c.execute(FORGOTTEN_CONTACTS, params![forgotten, BATCH])? as u64;
             let arrived = Stamp::from(now.checked_sub(NOTIFICATION_AGE).unwrap_or(now));
             deleted += c.execute(ARRIVED_NOTIFICATIONS, params![arrived, BATCH])? as u64;
+            let ended = Stamp::from(now.checked_sub(ALERT_AGE).unwrap_or(now));
+            deleted += c.execute(ENDED_ALERTS, params![ended, BATCH])? as u64;
             for (table, column) in expiring(modules) {
                 let sql = format!("DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {column} <= ?1 LIMIT {BATCH})");
                 deleted += c.execute(&sql, params![Stamp::from(now)])? as u64;
@@ -156,6 +158,9 @@ const FORGOTTEN_CONTACTS: &str = "DELETE FROM contacts WHERE (tenant_id, channel
        WHERE user_id IS NULL AND conversation_id IS NULL AND updated_at <= ?1 LIMIT ?2)";
 const ARRIVED_NOTIFICATIONS: &str = "DELETE FROM outbox WHERE (tenant_id, id) IN
     (SELECT tenant_id, id FROM outbox WHERE channel = 'webhook' AND status = 'sent' AND updated_at <= ?1 LIMIT ?2)";
+// All alerts are few, so no index is needed.
+const ENDED_ALERTS: &str = "DELETE FROM alerts WHERE (tenant_id, id) IN
+    (SELECT tenant_id, id FROM alerts WHERE (once OR resolved_at IS NOT NULL) AND seen_at <= ?1 LIMIT ?2)";
 /// An unfinished turn computes its usage from these rows, so they stay.
 const USAGE: &str = "SELECT tenant_id, id, created_at < ?3 AND NOT EXISTS
       (SELECT 1 FROM turns WHERE turns.tenant_id = api_usage.tenant_id AND turns.id = api_usage.turn_id AND turns.finished_at IS NULL)

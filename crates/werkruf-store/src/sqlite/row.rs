@@ -6,7 +6,7 @@ use rusqlite::{Params, Row, Statement};
 use werkruf_contract::{State, Uuid};
 
 use super::text::parse_stamp;
-pub(super) use crate::reading::{APPROVAL, AUDIT, AUDIT_HEAD, CALL, CONTACT, CONVERSATION, KEY, MESSAGE, OUTBOX, TURN};
+pub(super) use crate::reading::{ALERT, APPROVAL, AUDIT, AUDIT_HEAD, CALL, CONTACT, CONVERSATION, KEY, MESSAGE, OUTBOX, TURN};
 use crate::{ListRow, StoreError};
 
 /// Lists have no session state: it may be large.

@@ -200,6 +200,7 @@ fn hot_statements() -> Vec<String> {
         super::outbox::hot_statements(),
         super::outbox_claim::hot_statements(),
         super::outbox_rows::hot_statements(),
+        super::alerts::hot_statements(),
     ]
     .concat()
 }
@@ -229,7 +230,10 @@ async fn every_table_names_its_tenant_and_hot_queries_use_their_index() {
         let plan = plan(&file, &sql);
         assert!(!plan.is_empty());
         // The role names inside one user's row, and the roles of that user.
-        let small = |line: &String| line.contains("CONSTANT") || line.contains("json_each") || line == "SCAN held_roles";
+        // Indexes that are nearly empty are read whole.
+        let few = ["outbox_dead", "alerts_open"];
+        let few = |line: &String| few.iter().any(|index| line.ends_with(&format!("INDEX {index}")));
+        let small = |line: &String| line.contains("CONSTANT") || line.contains("json_each") || line == "SCAN held_roles" || few(line);
         assert!(!plan.iter().any(|line| line.starts_with("SCAN") && !small(line)), "{sql}\n{plan:#?}");
     }
 }

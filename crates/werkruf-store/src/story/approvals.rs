@@ -13,7 +13,7 @@ use crate::{
 const TAINT: &str = r#"[{"tool":"web"}]"#;
 
 /// A turn whose only call waits for an approval that expires in an hour.
-async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, NewApproval) {
+pub(super) async fn awaiting_approval<S: Store>(world: &World<S>) -> (Running, CallRow, NewApproval) {
     let running = world.talk().await;
     let call =
         CallRow { status: CallStatus::Queued, attempt: 0, started_at: None, taint: Some(TAINT.to_owned()), ..world.call(&running, 0) };

@@ -3,6 +3,7 @@
 //! A database folder runs all of them by passing its constructor, an async function, to [`tell!`].
 
 mod addresses;
+mod alerts;
 mod approvals;
 mod audit;
 mod client_requests;
@@ -27,6 +28,7 @@ mod world;
 
 pub(crate) use crate::Store;
 pub(crate) use addresses::*;
+pub(crate) use alerts::*;
 pub(crate) use approvals::*;
 pub(crate) use audit::*;
 pub(crate) use client_requests::*;
@@ -155,6 +157,11 @@ macro_rules! tell {
             what_a_process_is_sending_it_does_not_take_again,
             a_claim_takes_rows_of_one_account,
             arrived_notifications_expire,
+            an_alert_is_open_once_and_told_once,
+            an_alert_that_is_told_once_never_ends,
+            processes_that_see_one_condition_tell_it_once,
+            conditions_are_found_in_the_rows_of_all_tenants,
+            alerts_are_listed_and_expire,
         }
     };
 }

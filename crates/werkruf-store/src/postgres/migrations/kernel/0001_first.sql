@@ -221,6 +221,8 @@ CREATE INDEX turns_by_transcript_digest ON turns (tenant_id, user_id, transcript
 CREATE INDEX turns_by_request ON turns (tenant_id, user_id, request_digest) WHERE request_digest IS NOT NULL;
 -- Small however many turns have ended: the search for work reads it.
 CREATE INDEX turns_open ON turns (id) WHERE finished_at IS NULL;
+-- Nearly empty: the turns that were given up because they stopped the server.
+CREATE INDEX turns_poison ON turns (finished_at) WHERE error_code = 'poison';
 -- The queued and the running turns of one conversation.
 CREATE INDEX turns_open_by_conversation ON turns (tenant_id, conversation_id, id) WHERE finished_at IS NULL;
 
@@ -391,6 +393,8 @@ CREATE UNIQUE INDEX outbox_by_part ON outbox (tenant_id, turn_id, channel, part)
 -- Small however many rows were sent: the search for the oldest open row of a lane reads it.
 CREATE INDEX outbox_open ON outbox (tenant_id, lane, status, id) WHERE status IN ('pending', 'sending');
 CREATE INDEX outbox_by_status ON outbox (tenant_id, status, id);
+-- Nearly empty: alerts look at it every few seconds.
+CREATE INDEX outbox_dead ON outbox (tenant_id) WHERE status = 'dead';
 CREATE INDEX outbox_by_external_id ON outbox (tenant_id, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX outbox_by_approval ON outbox (tenant_id, approval_id) WHERE approval_id IS NOT NULL;
 -- Notifications that arrived are deleted after a time.
@@ -427,6 +431,24 @@ CREATE TABLE contacts (
 CREATE INDEX contacts_by_user ON contacts (tenant_id, user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX contacts_by_conversation ON contacts (tenant_id, conversation_id) WHERE conversation_id IS NOT NULL;
 CREATE INDEX contacts_of_nobody ON contacts (updated_at) WHERE user_id IS NULL AND conversation_id IS NULL;
+
+-- What the operator was told. tenant_id: the nil id where the alert is about the server. once: it is told once and never ends. source: the process
+-- that sees the condition, where only one can see it; seen_at: when it last did. detail: the fields of the notification.
+CREATE TABLE alerts (
+  tenant_id   uuid NOT NULL,
+  id          uuid NOT NULL,
+  kind        text NOT NULL,
+  subject     text NOT NULL,
+  once        boolean NOT NULL,
+  source      text,
+  detail      json NOT NULL,
+  opened_at   timestamptz NOT NULL,
+  seen_at     timestamptz NOT NULL,
+  resolved_at timestamptz,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE UNIQUE INDEX alerts_by_subject ON alerts (tenant_id, kind, subject) WHERE once OR resolved_at IS NULL;
+CREATE INDEX alerts_open ON alerts (id) WHERE resolved_at IS NULL AND NOT once;
 
 -- ---------------------------------------------------------------- usage and provider tokens
 

@@ -217,6 +217,8 @@ CREATE INDEX turns_by_transcript_digest ON turns (tenant_id, user_id, transcript
 CREATE INDEX turns_by_request ON turns (tenant_id, user_id, request_digest) WHERE request_digest IS NOT NULL;
 -- Small and hot: a start of the process reads only this, however many turns have ended.
 CREATE INDEX turns_open ON turns (id) WHERE finished_at IS NULL;
+-- Nearly empty: the turns that were given up because they stopped the server.
+CREATE INDEX turns_poison ON turns (finished_at) WHERE error_code = 'poison';
 
 CREATE TABLE tool_calls (
   tenant_id        TEXT NOT NULL,
@@ -382,6 +384,8 @@ CREATE UNIQUE INDEX outbox_by_part ON outbox (tenant_id, turn_id, channel, part)
 -- Small however many rows were sent: the search for the oldest open row of a lane reads it.
 CREATE INDEX outbox_open ON outbox (tenant_id, lane, status, id) WHERE status = 'pending' OR status = 'sending';
 CREATE INDEX outbox_by_status ON outbox (tenant_id, status, id);
+-- Nearly empty: alerts look at it every few seconds.
+CREATE INDEX outbox_dead ON outbox (tenant_id) WHERE status = 'dead';
 CREATE INDEX outbox_by_external_id ON outbox (tenant_id, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX outbox_by_approval ON outbox (tenant_id, approval_id) WHERE approval_id IS NOT NULL;
 -- Notifications that arrived are deleted after a time.
@@ -418,6 +422,24 @@ CREATE TABLE contacts (
 CREATE INDEX contacts_by_user ON contacts (tenant_id, user_id) WHERE user_id IS NOT NULL;
 CREATE INDEX contacts_by_conversation ON contacts (tenant_id, conversation_id) WHERE conversation_id IS NOT NULL;
 CREATE INDEX contacts_of_nobody ON contacts (updated_at) WHERE user_id IS NULL AND conversation_id IS NULL;
+
+-- What the operator was told. tenant_id: the nil id where the alert is about the server. once: it is told once and never ends. source: the process
+-- that sees the condition, where only one can see it; seen_at: when it last did. detail: the fields of the notification.
+CREATE TABLE alerts (
+  tenant_id   TEXT NOT NULL,
+  id          TEXT NOT NULL,
+  kind        TEXT NOT NULL,
+  subject     TEXT NOT NULL,
+  once        INTEGER NOT NULL CHECK (once IN (0, 1)),
+  source      TEXT,
+  detail      TEXT NOT NULL,
+  opened_at   TEXT NOT NULL,
+  seen_at     TEXT NOT NULL,
+  resolved_at TEXT,
+  PRIMARY KEY (tenant_id, id)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX alerts_by_subject ON alerts (tenant_id, kind, subject) WHERE once OR resolved_at IS NULL;
+CREATE INDEX alerts_open ON alerts (id) WHERE resolved_at IS NULL AND NOT once;
 
 -- ---------------------------------------------------------------- usage and tokens
 
