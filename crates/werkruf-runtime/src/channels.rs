@@ -12,17 +12,42 @@ use crate::channel::Channel;
 pub const WEBHOOK: &str = "webhook";
 
 /// What a program can be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Notification {
     ApprovalRequired,
     TurnFinished,
     TurnFailed,
     OutcomeUnknown,
     DeadLetter,
+    // The operator's alerts.
+    BudgetThreshold,
+    DailyOverview,
+    Credentials,
+    ModelDown,
+    Quota,
+    Poison,
+    ApprovalWaiting,
+    LoopStalled,
+    DiskLow,
 }
 
 impl Notification {
-    pub const ALL: [Self; 5] = [Self::ApprovalRequired, Self::TurnFinished, Self::TurnFailed, Self::OutcomeUnknown, Self::DeadLetter];
+    pub const ALL: [Self; 14] = [
+        Self::ApprovalRequired,
+        Self::TurnFinished,
+        Self::TurnFailed,
+        Self::OutcomeUnknown,
+        Self::DeadLetter,
+        Self::BudgetThreshold,
+        Self::DailyOverview,
+        Self::Credentials,
+        Self::ModelDown,
+        Self::Quota,
+        Self::Poison,
+        Self::ApprovalWaiting,
+        Self::LoopStalled,
+        Self::DiskLow,
+    ];
 
     /// The name in the configuration and in `type`.
     pub const fn as_str(self) -> &'static str {
@@ -32,6 +57,15 @@ impl Notification {
             Self::TurnFailed => "turn_failed",
             Self::OutcomeUnknown => "outcome_unknown",
             Self::DeadLetter => "dead_letter",
+            Self::BudgetThreshold => "budget_threshold",
+            Self::DailyOverview => "daily_overview",
+            Self::Credentials => "credentials",
+            Self::ModelDown => "model_down",
+            Self::Quota => "quota",
+            Self::Poison => "poison",
+            Self::ApprovalWaiting => "approval_waiting",
+            Self::LoopStalled => "loop_stalled",
+            Self::DiskLow => "disk_low",
         }
     }
 

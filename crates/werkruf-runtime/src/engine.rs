@@ -75,6 +75,8 @@ pub(crate) struct Engine {
     pub(crate) outbox_progress: LoopProgress,
     /// The loop that looks for turns without an owner.
     pub(crate) recovery_progress: LoopProgress,
+    /// The loop that tells the operator what is wrong.
+    pub(crate) alerts_progress: LoopProgress,
     /// Names this process in leases.
     pub(crate) owner: String,
     /// Ends the background loops.
@@ -128,6 +130,7 @@ impl Engine {
             wakeup,
             outbox_progress: LoopProgress::default(),
             recovery_progress: LoopProgress::default(),
+            alerts_progress: LoopProgress::default(),
             owner: store.clock.new_id().to_string(),
             stopping: Cancel::default(),
             unstarted: Mutex::default(),

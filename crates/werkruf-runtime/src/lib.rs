@@ -4,11 +4,12 @@
 //! [`Runtime::retry_call`] for a call that failed. All of them use the one call pipeline in `call`.
 //!
 //! Modules depend downwards only:
-//! `runtime → {approvals, outbox} → recovery → turn → engine → call → {model, journal} → stream → lease`.
+//! `runtime → {alerts, approvals, outbox} → recovery → turn → engine → call → {model, journal} → stream → lease`.
 //!
 //! Invariants: a call's row is durable before its first byte leaves. An event is durable before a client receives it (tokens and debug entries
 //! aside). The history is valid for a provider after every commit. No task runs without an owner.
 
+mod alerts;
 mod approvals;
 mod arrivals;
 mod assistant;
@@ -16,6 +17,7 @@ mod call;
 mod channel;
 mod channels;
 mod client_request;
+mod conditions;
 mod engine;
 mod journal;
 mod lease;
@@ -40,6 +42,7 @@ mod transcript_digest;
 mod turn;
 mod turn_limits;
 
+pub use alerts::AlertStore;
 pub use approvals::Decider;
 pub use assistant::{Assistant, Assistants, Compaction};
 pub use call::Repair;
@@ -58,7 +61,7 @@ pub use registry::{Entry, Registry, RegistryFault};
 pub use request::{AcceptedTurn, Caller, ChannelMessage, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Pins, Refusal};
 pub use runtime::{Load, Runtime};
 pub use safety::SafetyProfile;
-pub use setup::Setup;
+pub use setup::{AlertSettings, Setup};
 pub use stored::{complete_event, output_of};
 pub use stream::{LiveEvent, PartialAnswer, SubscribeOptions, Subscription};
 pub use taint::TaintPolicy;

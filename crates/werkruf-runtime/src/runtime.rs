@@ -6,6 +6,7 @@ use std::time::Duration;
 use werkruf_contract::{ApprovalStatus, BoxFuture, Principal, Texts, TurnStatus, Uuid};
 use werkruf_store::{Actor, ApprovalRow, Author, NewOutboxRow, OutboxRow, Page, StoreError, StreamKey, crash};
 
+use crate::alerts::{self, AlertStore};
 use crate::approvals::{self, Decider};
 use crate::engine::{Engine, Services};
 use crate::lease::Heartbeat;
@@ -215,6 +216,17 @@ impl Runtime {
     /// The loop that looks for turns without an owner.
     pub fn recovery_progress(&self) -> &LoopProgress {
         &self.engine.recovery_progress
+    }
+
+    /// Tells the operator what is wrong, until the process drains.
+    pub async fn run_alerts(&self, store: AlertStore) {
+        let engine = &self.engine;
+        engine.tasks.track_future(alerts::run(engine, store)).await;
+    }
+
+    /// The loop that tells the operator what is wrong.
+    pub fn alerts_progress(&self) -> &LoopProgress {
+        &self.engine.alerts_progress
     }
 
     /// What this process has to do at the moment.

@@ -26,7 +26,7 @@ pub trait Alerts: Send + Sync {
 }
 
 /// What an alert is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AlertKey {
     /// The nil id for the server.
     pub tenant_id: Uuid,
@@ -94,4 +94,5 @@ pub struct WaitingApproval {
 pub struct PoisonTurn {
     pub tenant_id: Uuid,
     pub id: Uuid,
+    pub finished_at: Timestamp,
 }

@@ -80,7 +80,10 @@ impl Audience {
             }
         };
         let notification = if change.status == TurnStatus::Completed { Notification::TurnFinished } else { Notification::TurnFailed };
-        let details = json!({"status": change.status, "error_code": error.map(|(_, code)| code)});
+        let mut details = json!({"status": change.status});
+        if let Some((_, code)) = error {
+            details["error_code"] = json!(code);
+        }
         rows.extend(self.notify(notification, &details));
         rows
     }
@@ -141,6 +144,22 @@ pub(crate) fn dead_letter(channels: &Channels, tenant: Tenant<'_>, row: &OutboxR
     rows.into_iter().filter(|told| to.channel != WEBHOOK || told.recipient.account != to.account).collect()
 }
 
+/// What programs are told about an alert of a tenant, or of the server under the nil id. A person whom it names is given, so that their erasure finds
+/// the rows.
+pub(crate) fn alert(
+    channels: &Channels,
+    tenant: Tenant<'_>,
+    notification: Notification,
+    user_id: Option<&str>,
+    details: &Value,
+    clock: &Clock,
+) -> Vec<NewOutboxRow> {
+    let nobody = Subject { conversation_id: None, turn_id: None, user_id: None };
+    let mut rows = notifications(channels, tenant, notification, nobody, details, clock);
+    rows.iter_mut().for_each(|row| row.recipient.user_id = user_id.map(str::to_owned));
+    rows
+}
+
 fn notifications(
     channels: &Channels,
     tenant: Tenant<'_>,
@@ -159,10 +178,13 @@ fn notifications(
             lane: format!("{WEBHOOK}:{}:{}", webhook.name, subject.conversation_id.or(subject.turn_id).unwrap_or(tenant.id)),
         };
         let row = new_row(clock, recipient, &OutboxBody::Notification { event: Value::Null });
-        let head = json!({"id": row.id, "type": notification.as_str(), "at": format!("{:.3}", row.next_at), "tenant_id": tenant.id});
+        // What is about the server has no tenant.
+        let tenant_id = Some(tenant.id).filter(|id| !id.is_nil());
+        let head = json!({"id": row.id, "type": notification.as_str(), "at": format!("{:.3}", row.next_at), "tenant_id": tenant_id});
         let names = json!({"conversation_id": subject.conversation_id, "turn_id": subject.turn_id, "user_id": subject.user_id});
         let known = |(_, value): &(String, Value)| !value.is_null();
-        let event: Map<String, Value> = [head, names, details.clone()].into_iter().flat_map(object).filter(known).collect();
+        let head = [head, names].into_iter().flat_map(object).filter(known);
+        let event: Map<String, Value> = head.chain(object(details.clone())).collect();
         NewOutboxRow {
             conversation_id: subject.conversation_id,
             turn_id: subject.turn_id,

@@ -86,6 +86,7 @@ impl ModelAccess {
             prices: &self.accounts.prices,
             clock: &self.accounts.clock,
             metrics: &self.accounts.metrics,
+            conditions: self.accounts.gate.conditions(),
         }
     }
 

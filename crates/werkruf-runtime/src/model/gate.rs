@@ -13,6 +13,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use werkruf_contract::Deadline;
 use werkruf_llm::{AnswerStream, Embedded, Embeddings, ModelError, ModelRequest, Provider, WebSearch, WebSearchRequest, WebSearchResult};
 
+use crate::conditions::Conditions;
+
 /// The providers behind the gate.
 pub struct ModelProviders {
     /// Answers turns: a language model, or the offline planner.
@@ -30,17 +32,23 @@ pub struct ModelGate {
     /// Embedding requests have slots of their own: a search must not wait for long answers, nor a chat for a batch of vectors.
     embedding_slots: Option<Arc<Semaphore>>,
     waiting: AtomicUsize,
+    conditions: Conditions,
 }
 
 impl ModelGate {
     /// A gate that lets this many requests be in progress, and as many for embeddings; 0 means no limit.
     pub fn new(providers: ModelProviders, concurrency: usize) -> Self {
         let slots = || (concurrency > 0).then(|| Arc::new(Semaphore::new(concurrency)));
-        Self { providers, slots: slots(), embedding_slots: slots(), waiting: AtomicUsize::new(0) }
+        Self { providers, slots: slots(), embedding_slots: slots(), waiting: AtomicUsize::new(0), conditions: Conditions::default() }
     }
 
     pub(crate) fn chat_provider(&self) -> &dyn Provider {
         &*self.providers.chat
+    }
+
+    /// What requests say about their providers, for the operator's alerts.
+    pub(crate) const fn conditions(&self) -> &Conditions {
+        &self.conditions
     }
 
     /// How many requests wait for a slot.

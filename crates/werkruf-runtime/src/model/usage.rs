@@ -8,6 +8,7 @@ use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{ModelError, ModelFault, TokenUsage};
 use werkruf_store::NewUsage;
 
+use crate::conditions::Conditions;
 use crate::metrics::{Metrics, ModelOutcome};
 
 /// Bytes per token where the provider did not count.
@@ -64,6 +65,7 @@ pub(crate) struct Meter<'a> {
     pub(crate) prices: &'a PriceTable,
     pub(crate) clock: &'a Clock,
     pub(crate) metrics: &'a Metrics,
+    pub(crate) conditions: &'a Conditions,
 }
 
 /// How a request ended.
@@ -104,6 +106,11 @@ impl Meter<'_> {
     pub(crate) fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
         let row = self.usage(sending, settlement);
         self.metrics.model_request_ended(self.operation, settlement.outcome(), row.as_ref());
+        match settlement {
+            Settlement::Answered { .. } => self.conditions.request_ended(self.provider, self.operation, None),
+            Settlement::Failed { error, .. } => self.conditions.request_ended(self.provider, self.operation, Some(error)),
+            Settlement::Aborted { .. } => {}
+        }
         row
     }
 

@@ -252,6 +252,7 @@ impl TurnRequest<'_> {
             prices: &scope.setup.prices,
             clock: &scope.clock,
             metrics: &scope.models.metrics,
+            conditions: scope.models.gate.conditions(),
         };
         meter.settle(sending, settlement)
     }

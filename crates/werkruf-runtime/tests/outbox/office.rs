@@ -90,6 +90,7 @@ impl Office {
             four_eyes: true,
             redaction: Default::default(),
             log_arguments: false,
+            alerts: Default::default(),
         };
         let runtime = Runtime::new(services, setup);
         let sender = runtime.clone();

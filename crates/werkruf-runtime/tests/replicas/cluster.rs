@@ -101,6 +101,7 @@ impl Cluster {
             four_eyes: false,
             redaction: Default::default(),
             log_arguments: false,
+            alerts: Default::default(),
         };
         let runtime = Runtime::new(services, setup);
         let (background, checkpoints, sender) = (runtime.clone(), runtime.clone(), runtime.clone());

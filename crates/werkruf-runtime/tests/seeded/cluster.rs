@@ -116,6 +116,7 @@ impl Cluster {
             four_eyes: false,
             redaction: Default::default(),
             log_arguments: false,
+            alerts: Default::default(),
         };
         if !world.faults.shared {
             world.tables.lock().unwrap().void_leases();

@@ -65,7 +65,7 @@ const DEAD_LETTERS: &str = "SELECT tenant_id, count(*) FROM outbox WHERE status 
 // The index has pending ones only.
 const WAITING: &str = "SELECT tenant_id, id, tool_name, created_at FROM approvals INDEXED BY approvals_pending
     WHERE status = 'pending' AND created_at <= ?1 ORDER BY created_at, id LIMIT ?2";
-const POISON: &str = "SELECT tenant_id, id FROM turns WHERE error_code = 'poison' AND finished_at > ?1 ORDER BY finished_at LIMIT ?2";
+const POISON: &str = "SELECT tenant_id, id, finished_at FROM turns WHERE error_code = 'poison' AND finished_at > ?1 ORDER BY finished_at LIMIT ?2";
 
 fn open_sql() -> String {
     format!("SELECT {ALERT} FROM alerts WHERE resolved_at IS NULL AND NOT once ORDER BY id")
@@ -88,7 +88,7 @@ fn conditions(c: &Connection, asked_until: Timestamp, poison_since: Timestamp) -
         Ok(WaitingApproval { tenant_id: columns.id()?, id: columns.id()?, tool_name: columns.text()?, created_at: columns.time()? })
     })?;
     let poison = all(&mut *c.prepare_cached(POISON)?, params![Stamp::from(poison_since), MAX_CONDITIONS], |columns| {
-        Ok(PoisonTurn { tenant_id: columns.id()?, id: columns.id()? })
+        Ok(PoisonTurn { tenant_id: columns.id()?, id: columns.id()?, finished_at: columns.time()? })
     })?;
     Ok(StoredConditions { dead_letters, approvals, poison })
 }

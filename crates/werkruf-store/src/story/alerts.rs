@@ -120,7 +120,7 @@ pub(crate) async fn conditions_are_found_in_the_rows_of_all_tenants<S: Store>(mu
     let before = now.checked_sub(SignedDuration::from_millis(1)).unwrap();
     let found = store.stored_conditions(now, now).await.unwrap();
     let waiting = WaitingApproval { tenant_id: world.tenant, id: approval.id, tool_name: approval.tool_name, created_at: now };
-    let poison = PoisonTurn { tenant_id: world.tenant, id: given_up.turn };
+    let poison = PoisonTurn { tenant_id: world.tenant, id: given_up.turn, finished_at: later };
     assert_eq!(found, StoredConditions { dead_letters: vec![(world.tenant, 2)], approvals: vec![waiting], poison: vec![poison] });
     let found = store.stored_conditions(before, later).await.unwrap();
     assert_eq!((found.approvals, found.poison), (Vec::new(), Vec::new()), "asked for later, given up earlier");

@@ -1,0 +1,72 @@
+//! How far budgets are used: half, four fifths, all. Each is told once per budget, subject and period.
+
+use jiff::Timestamp;
+use serde_json::json;
+use werkruf_store::{Budget, BudgetScope, BudgetUse, StoreError, TenantBudgets};
+
+use super::telling::Telling;
+use super::watch::Watch;
+use crate::channels::Notification;
+
+/// In percent. The last one is also reached by a request that the budget refused.
+const THRESHOLDS: [i64; 3] = [50, 80, 100];
+
+/// Tells the thresholds that were reached. A tenant without budgets is not looked at.
+pub(super) async fn tell(watch: &mut Watch<'_>, now: Timestamp) -> Result<(), StoreError> {
+    let tenants: Vec<TenantBudgets> = watch.store.budgets.all_budgets().await?;
+    for tenant in tenants.iter().filter(|tenant| !tenant.budgets.is_empty()) {
+        for found in watch.store.budgets.budget_uses(tenant.tenant_id, now).await? {
+            if let Some(budget) = tenant.budgets.iter().find(|budget| budget.id == found.counter.budget_id) {
+                for threshold in THRESHOLDS.into_iter().filter(|threshold| is_reached(*threshold, found.used, budget.limit)) {
+                    watch.tell_once(telling(budget, &found, threshold)).await?;
+                }
+            }
+        }
+    }
+    let refused = watch.engine.store.models.gate.conditions().refused();
+    for (tenant_id, over) in &refused {
+        let budgets = tenants.iter().filter(|tenant| tenant.tenant_id == *tenant_id).flat_map(|tenant| &tenant.budgets);
+        let used = BudgetUse { counter: over.counter.clone(), used: over.used, reserved: over.reserved };
+        for budget in budgets.filter(|budget| budget.id == over.counter.budget_id) {
+            watch.tell_once(telling(budget, &used, 100)).await?;
+        }
+    }
+    watch.engine.store.models.gate.conditions().forget_refused(&refused);
+    Ok(())
+}
+
+/// Nothing of a budget of 0 can be used; it is reached by a refusal.
+fn is_reached(threshold: i64, used: i64, limit: i64) -> bool {
+    limit > 0 && i128::from(used) * 100 >= i128::from(limit) * i128::from(threshold)
+}
+
+fn telling(budget: &Budget, found: &BudgetUse, threshold: i64) -> Telling {
+    let counter = &found.counter;
+    let (scope, period, unit) = (budget.scope.as_str(), budget.period.as_str(), budget.unit.as_str());
+    let subject = Some(&counter.subject).filter(|subject| !subject.is_empty());
+    let of = subject.map_or_else(|| scope.to_owned(), |subject| format!("{scope} {subject}"));
+    let message = format!("The budget of {} {unit} per {period} for the {of} has reached {threshold} %.", budget.limit);
+    let detail = json!({
+        "budget_id": budget.id, "scope": scope, "subject": subject, "period": period, "period_start": counter.period_start,
+        "threshold": threshold, "used": found.used, "limit": budget.limit, "unit": unit,
+    });
+    let key = format!("{}/{}/{}/{threshold}", budget.id, counter.subject, counter.period_start);
+    let user_id = subject.filter(|_| budget.scope == BudgetScope::User).cloned();
+    Telling { user_id, ..Telling::event(Notification::BudgetThreshold, budget.tenant_id, key, message, detail) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_is_reached_exactly() {
+        let reached = |used, limit| THRESHOLDS.map(|threshold| is_reached(threshold, used, limit));
+        assert_eq!(reached(4, 10), [false, false, false]);
+        assert_eq!(reached(5, 10), [true, false, false]);
+        assert_eq!(reached(8, 10), [true, true, false]);
+        assert_eq!(reached(10, 10), [true, true, true]);
+        assert_eq!(reached(i64::MAX, i64::MAX), [true, true, true]);
+        assert_eq!(reached(0, 0), [false, false, false]);
+    }
+}

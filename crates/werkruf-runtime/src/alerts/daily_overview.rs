@@ -1,0 +1,68 @@
+//! What each tenant used yesterday, told once after midnight UTC.
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use werkruf_contract::Uuid;
+use werkruf_store::{StoreError, UsageGroup, UsageQuery, UsageSum};
+
+use super::telling::Telling;
+use super::watch::Watch;
+use crate::channels::Notification;
+
+/// Tells every tenant's overview of yesterday that was not told yet.
+pub(super) async fn tell(watch: &mut Watch<'_>, now: Timestamp) -> Result<(), StoreError> {
+    let today = TimeZone::UTC.to_datetime(now).date();
+    if watch.overviews_until == Some(today) {
+        return Ok(());
+    }
+    let Ok(yesterday) = today.yesterday() else { return Ok(()) };
+    for tenant in watch.engine.store.people.tenants().await? {
+        let sum = sum(watch, tenant.id, yesterday, today).await?;
+        if sum.calls > 0 {
+            let telling = overview(watch, tenant.id, yesterday, &sum).await?;
+            telling.open(watch.engine, &*watch.store.alerts).await?;
+        }
+    }
+    watch.overviews_until = Some(today);
+    Ok(())
+}
+
+async fn sum(watch: &Watch<'_>, tenant_id: Uuid, from: Date, to: Date) -> Result<UsageSum, StoreError> {
+    let (from, to) = (start_of(from), start_of(to));
+    let query = UsageQuery { tenant_id, user_id: None, group_by: UsageGroup::Day, from, to };
+    Ok(UsageSum::total(&watch.store.usage.usage_sums(query).await?))
+}
+
+fn start_of(day: Date) -> Timestamp {
+    day.to_zoned(TimeZone::UTC).map_or(Timestamp::MIN, |midnight| midnight.timestamp())
+}
+
+async fn overview(_watch: &Watch<'_>, tenant_id: Uuid, day: Date, sum: &UsageSum) -> Result<Telling, StoreError> {
+    let budgets: Vec<Value> = Vec::new();
+    let message = format!("On {day} {} requests used {} tokens for {}.", sum.calls, sum.tokens_total, dollars(sum.cost_nano_usd));
+    let detail = json!({
+        "scope": "tenant", "subject": null, "period": "day", "period_start": day, "calls": sum.calls, "tokens_total": sum.tokens_total,
+        "cost_nano_usd": sum.cost_nano_usd, "unpriced_calls": sum.unpriced_calls, "estimated_calls": sum.estimated_calls,
+        "used": sum.cost_nano_usd, "unit": "nano_usd", "budgets": budgets,
+    });
+    Ok(Telling::event(Notification::DailyOverview, tenant_id, day.to_string(), message, detail))
+}
+
+/// A cost for people, in US dollars with cents.
+fn dollars(nano_usd: i64) -> String {
+    let cents = nano_usd.saturating_add(5_000_000) / 10_000_000;
+    format!("{}.{:02} USD", cents / 100, cents % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dollars;
+
+    #[test]
+    fn a_cost_is_rounded_to_cents() {
+        let shown = [0, 4_999_999, 5_000_000, 1_995_000_000, 12_340_000_000].map(dollars);
+        assert_eq!(shown, ["0.00 USD", "0.00 USD", "0.01 USD", "2.00 USD", "12.34 USD"]);
+    }
+}

@@ -1,0 +1,30 @@
+//! Tells the operator what is wrong: `watch` is the loop, `conditions` collects what is wrong now, `budget_thresholds` and `daily_overview` tell each of
+//! their events once, `telling` writes an alert with its notifications and its line in the log.
+//!
+//! Invariants: an alert is told once, however many processes look, because the store writes it once, together with its notifications. A condition that
+//! only one process sees is ended by that process, or by another when it was not seen for some minutes.
+
+//mod budget_thresholds;
+mod conditions;
+mod daily_overview;
+mod disk;
+mod telling;
+mod watch;
+
+use std::sync::Arc;
+
+use werkruf_store::{Alerts, Store, UsageStatistics};
+
+pub(crate) use watch::run;
+
+/// What alerts are read from and written to.
+pub struct AlertStore {
+    alerts: Arc<dyn Alerts>,
+    usage: Arc<dyn UsageStatistics>,
+}
+
+impl AlertStore {
+    pub fn new(store: &Arc<dyn Store>) -> Self {
+        Self { alerts: store.clone(), usage: store.clone() }
+    }
+}
