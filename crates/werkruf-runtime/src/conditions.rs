@@ -155,7 +155,10 @@ mod tests {
         fails(&conditions, ModelFault::Refused { status: 401 }, "wrong key");
         fails(&conditions, ModelFault::Refused { status: 429 }, "slow down");
         let held = conditions.held();
-        assert_eq!(held, [(Notification::Credentials, "p".to_owned(), "The model provider p answered 401 (check the API key): wrong key.".to_owned())]);
+        assert_eq!(
+            held,
+            [(Notification::Credentials, "p".to_owned(), "The model provider p answered 401 (check the API key): wrong key.".to_owned())]
+        );
         fails(&conditions, ModelFault::Refused { status: 429 }, r#"{"error":{"code":"insufficient_quota"}}"#);
         conditions.request_ended("p", "embedding", None);
         assert_eq!(kinds(&conditions), [Notification::Credentials, Notification::Quota].map(|kind| (kind, "p".to_owned())));

@@ -42,7 +42,7 @@ mod transcript_digest;
 mod turn;
 mod turn_limits;
 
-pub use alerts::AlertStore;
+pub use alerts::AlertSources;
 pub use approvals::Decider;
 pub use assistant::{Assistant, Assistants, Compaction};
 pub use call::Repair;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use werkruf_contract::{ApprovalStatus, BoxFuture, Principal, Texts, TurnStatus, Uuid};
 use werkruf_store::{Actor, ApprovalRow, Author, NewOutboxRow, OutboxRow, Page, StoreError, StreamKey, crash};
 
-use crate::alerts::{self, AlertStore};
+use crate::alerts::{self, AlertSources};
 use crate::approvals::{self, Decider};
 use crate::engine::{Engine, Services};
 use crate::lease::Heartbeat;
@@ -219,9 +219,9 @@ impl Runtime {
     }
 
     /// Tells the operator what is wrong, until the process drains.
-    pub async fn run_alerts(&self, store: AlertStore) {
+    pub async fn run_alerts(&self, sources: AlertSources) {
         let engine = &self.engine;
-        engine.tasks.track_future(alerts::run(engine, store)).await;
+        engine.tasks.track_future(alerts::run(engine, sources)).await;
     }
 
     /// The loop that tells the operator what is wrong.

@@ -70,7 +70,7 @@ impl ListRow for AlertRow {
 /// Conditions in the rows of all tenants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StoredConditions {
-    /// Tenants with dead rows in the outbox, and how many.
+    /// Tenants with rows in the outbox that were tried and given up, and how many. What could never be sent is not counted.
     pub dead_letters: Vec<(Uuid, u64)>,
     /// At most [`MAX_CONDITIONS`], the oldest first.
     pub approvals: Vec<WaitingApproval>,

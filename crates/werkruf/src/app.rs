@@ -13,7 +13,7 @@ use werkruf_contract::{Clock, Uuid};
 use werkruf_flights::{Flights, Seal};
 use werkruf_knowledge::KnowledgeBase;
 use werkruf_llm::{HttpLimits, Provider, http_client};
-use werkruf_runtime::{ModelAccounts, ModelGate, Runtime, Services};
+use werkruf_runtime::{AlertSources, ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
     Act, Approvals, Author, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records,
     Scopes, SqliteStore, Store, StoreError, Streams, Turns,
@@ -183,7 +183,7 @@ impl App {
         store.secret_keys().replace(secret_key::keys(&config)?);
         let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);
         let prices = Arc::clone(&config.prices);
-        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone() };
+        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone(), metrics: Arc::default() };
         let modules = OpenModules {
             on: config.modules,
             workspace: Arc::new(WorkspaceModule::new(database.workspace(), clock.clone())),
@@ -231,6 +231,11 @@ impl App {
             planner,
             modules,
         }))
+    }
+
+    /// What the loop of alerts works with.
+    pub fn alert_sources(self: &Arc<Self>) -> AlertSources {
+        AlertSources::new(&self.store, Box::new(Vec::new))
     }
 
     /// The store's interface for turns.

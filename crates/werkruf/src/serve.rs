@@ -68,6 +68,8 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.tasks.spawn(async move { runtime.save_partial_text().await });
     let runtime = app.runtime.clone();
     app.tasks.spawn(async move { runtime.run_outbox().await });
+    let (runtime, sources) = (app.runtime.clone(), app.alert_sources());
+    app.tasks.spawn(async move { runtime.run_alerts(sources).await });
 
     if app.config.database.file().is_none() {
         let (watched, stopped) = (Arc::clone(&app), stop.clone());

@@ -120,6 +120,7 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
         four_eyes: config.four_eyes,
         redaction,
         log_arguments: config.log.arguments,
+        alerts: config.alerts.clone(),
     })
 }
 

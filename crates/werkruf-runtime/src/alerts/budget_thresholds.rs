@@ -13,9 +13,9 @@ const THRESHOLDS: [i64; 3] = [50, 80, 100];
 
 /// Tells the thresholds that were reached. A tenant without budgets is not looked at.
 pub(super) async fn tell(watch: &mut Watch<'_>, now: Timestamp) -> Result<(), StoreError> {
-    let tenants: Vec<TenantBudgets> = watch.store.budgets.all_budgets().await?;
+    let tenants: Vec<TenantBudgets> = watch.sources.budgets.all_budgets().await?;
     for tenant in tenants.iter().filter(|tenant| !tenant.budgets.is_empty()) {
-        for found in watch.store.budgets.budget_uses(tenant.tenant_id, now).await? {
+        for found in watch.sources.budgets.budget_uses(tenant.tenant_id, now).await? {
             if let Some(budget) = tenant.budgets.iter().find(|budget| budget.id == found.counter.budget_id) {
                 for threshold in THRESHOLDS.into_iter().filter(|threshold| is_reached(*threshold, found.used, budget.limit)) {
                     watch.tell_once(telling(budget, &found, threshold)).await?;

@@ -11,10 +11,7 @@ use super::disk::Space;
 use super::telling::Telling;
 use crate::channels::Notification;
 use crate::engine::Engine;
-use crate::progress::LoopProgress;
 
-/// A loop without progress for this long does not work any more.
-const STALLED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 /// A turn that was given up is told about within the first time, and counts as settled after the second.
 const POISON_TOLD: SignedDuration = SignedDuration::from_mins(45);
 const POISON_SETTLED: SignedDuration = SignedDuration::from_mins(60);
@@ -56,7 +53,7 @@ fn before(now: Timestamp, span: SignedDuration) -> Timestamp {
 }
 
 /// Everything that is wrong now.
-pub(super) fn find(engine: &Engine, stored: StoredConditions, now: Timestamp) -> Found {
+pub(super) fn find(engine: &Engine, stored: StoredConditions, stalled_loops: &[&str], now: Timestamp) -> Found {
     let mut found = Found::default();
     // What is about the server has no tenant whose outbox could be looked at; its alerts are listed.
     for (tenant_id, rows) in stored.dead_letters.into_iter().filter(|(tenant_id, _)| !tenant_id.is_nil()) {
@@ -80,20 +77,12 @@ pub(super) fn find(engine: &Engine, stored: StoredConditions, now: Timestamp) ->
     for (kind, subject, message) in engine.store.models.gate.conditions().held() {
         found.add(local(kind, subject, message));
     }
-    for (name, progress) in loops(engine) {
-        let stalled = progress.last().filter(|last| now.duration_since(*last) >= STALLED_AFTER);
-        if let Some(last) = stalled {
-            let message = format!("The loop {name} of the server has done nothing since {last:.0}.");
-            found.add(local(Notification::LoopStalled, name.to_owned(), message));
-        }
+    for name in stalled_loops {
+        let message = format!("The loop {name} of the server makes no progress; `GET /readyz` shows since when.");
+        found.add(local(Notification::LoopStalled, (*name).to_owned(), message));
     }
     found.told.extend(disk(engine).map(|telling| (telling.key(), telling)));
     found
-}
-
-/// The loops that must make progress. One that has not started yet has none.
-fn loops(engine: &Engine) -> [(&'static str, &LoopProgress); 2] {
-    [("outbox", &engine.outbox_progress), ("recovery", &engine.recovery_progress)]
 }
 
 fn disk(engine: &Engine) -> Option<Telling> {

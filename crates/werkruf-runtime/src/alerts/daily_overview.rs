@@ -22,7 +22,7 @@ pub(super) async fn tell(watch: &mut Watch<'_>, now: Timestamp) -> Result<(), St
         let sum = sum(watch, tenant.id, yesterday, today).await?;
         if sum.calls > 0 {
             let telling = overview(watch, tenant.id, yesterday, &sum).await?;
-            telling.open(watch.engine, &*watch.store.alerts).await?;
+            telling.open(watch.engine, &*watch.sources.alerts).await?;
         }
     }
     watch.overviews_until = Some(today);
@@ -32,7 +32,7 @@ pub(super) async fn tell(watch: &mut Watch<'_>, now: Timestamp) -> Result<(), St
 async fn sum(watch: &Watch<'_>, tenant_id: Uuid, from: Date, to: Date) -> Result<UsageSum, StoreError> {
     let (from, to) = (start_of(from), start_of(to));
     let query = UsageQuery { tenant_id, user_id: None, group_by: UsageGroup::Day, from, to };
-    Ok(UsageSum::total(&watch.store.usage.usage_sums(query).await?))
+    Ok(UsageSum::total(&watch.sources.usage.usage_sums(query).await?))
 }
 
 fn start_of(day: Date) -> Timestamp {

@@ -17,14 +17,18 @@ use werkruf_store::{Alerts, Store, UsageStatistics};
 
 pub(crate) use watch::run;
 
-/// What alerts are read from and written to.
-pub struct AlertStore {
+/// Where alerts are read from and written to.
+pub struct AlertSources {
     alerts: Arc<dyn Alerts>,
     usage: Arc<dyn UsageStatistics>,
+    stalled_loops: StalledLoops,
 }
 
-impl AlertStore {
-    pub fn new(store: &Arc<dyn Store>) -> Self {
-        Self { alerts: store.clone(), usage: store.clone() }
+/// Names the loops of the process that make no progress.
+type StalledLoops = Box<dyn Fn() -> Vec<&'static str> + Send + Sync>;
+
+impl AlertSources {
+    pub fn new(store: &Arc<dyn Store>, stalled_loops: StalledLoops) -> Self {
+        Self { alerts: store.clone(), usage: store.clone(), stalled_loops }
     }
 }

@@ -10,7 +10,7 @@ use werkruf_store::{AlertKey, AlertRow, StoreError};
 
 use super::conditions::{Found, find, times};
 use super::telling::{Telling, resolve};
-use super::{AlertStore, daily_overview};
+use super::{AlertSources, daily_overview};
 use crate::channels::Notification;
 use crate::engine::Engine;
 
@@ -26,8 +26,8 @@ const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_mins(5);
 const MAX_TOLD: usize = 10_000;
 
 /// Tells what is wrong until the process drains.
-pub(crate) async fn run(engine: &Arc<Engine>, store: AlertStore) {
-    let mut watch = Watch { engine, store, told: Told::default(), overviews_until: None, adopted: engine.is_shared() };
+pub(crate) async fn run(engine: &Arc<Engine>, sources: AlertSources) {
+    let mut watch = Watch { engine, sources, told: Told::default(), overviews_until: None, adopted: engine.is_shared() };
     let (mut looks, mut failing) = (0, false);
     loop {
         let looked = watch.look(looks == 0).await;
@@ -69,7 +69,7 @@ impl Told {
 
 pub(super) struct Watch<'a> {
     pub(super) engine: &'a Arc<Engine>,
-    pub(super) store: AlertStore,
+    pub(super) sources: AlertSources,
     pub(super) told: Told,
     /// Overviews of all days before this one were told.
     pub(super) overviews_until: Option<Date>,
@@ -89,7 +89,7 @@ impl Watch<'_> {
     pub(super) async fn tell_once(&mut self, telling: Telling) -> Result<(), StoreError> {
         let key = telling.key();
         if !self.told.has(&key) {
-            telling.open(self.engine, &*self.store.alerts).await?;
+            telling.open(self.engine, &*self.sources.alerts).await?;
             self.told.add(key);
         }
         Ok(())
@@ -97,16 +97,16 @@ impl Watch<'_> {
 
     /// Opens and ends alerts. The open ones are read first: one whose condition ends meanwhile is ended in the next round.
     async fn compare(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let open = self.store.alerts.open_alerts().await?;
+        let open = self.sources.alerts.open_alerts().await?;
         self.adopt(&open);
         let (asked_until, poison_since) = times(self.engine, now);
-        let stored = self.store.alerts.stored_conditions(asked_until, poison_since).await?;
-        let found = find(self.engine, stored, now);
+        let stored = self.sources.alerts.stored_conditions(asked_until, poison_since).await?;
+        let found = find(self.engine, stored, &(self.sources.stalled_loops)(), now);
         for telling in found.told.values().filter(|telling| !open.iter().any(|row| row.key == telling.key())) {
-            telling.open(self.engine, &*self.store.alerts).await?;
+            telling.open(self.engine, &*self.sources.alerts).await?;
         }
         for row in open.iter().filter(|row| !found.has(&row.key) && self.may_end(row, now)) {
-            resolve(self.engine, &*self.store.alerts, row).await?;
+            resolve(self.engine, &*self.sources.alerts, row).await?;
         }
         self.touch(&open, &found, now).await
     }
@@ -136,6 +136,6 @@ impl Watch<'_> {
         let seen = |row: &&AlertRow| found.told.get(&row.key).is_some_and(|telling| telling.local);
         let due = open.iter().filter(seen).filter(|row| now.duration_since(row.seen_at) >= TOUCH_AFTER);
         let ids: Vec<_> = due.map(|row| row.id).collect();
-        if ids.is_empty() { Ok(()) } else { self.store.alerts.touch_alerts(ids, now).await }
+        if ids.is_empty() { Ok(()) } else { self.sources.alerts.touch_alerts(ids, now).await }
     }
 }

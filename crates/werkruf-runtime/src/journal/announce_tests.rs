@@ -45,7 +45,7 @@ fn audience(webhooks: Vec<Webhook>, inbound: Option<&Inbound>) -> Audience {
         four_eyes: true,
         redaction: Default::default(),
         log_arguments: false,
-            alerts: Default::default(),
+        alerts: Default::default(),
     };
     let owner = TurnOwner {
         tenant_id: Uuid::from_u128(1),

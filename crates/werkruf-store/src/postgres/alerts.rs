@@ -87,16 +87,19 @@ impl Alerts for PostgresStore {
                     let (tenant_id, id, tool_name) = (columns.id()?, columns.id()?, columns.text()?);
                     Ok(WaitingApproval { tenant_id, id, tool_name, created_at: columns.time()? })
                 })?,
-                poison: all(rows(2), |columns| Ok(PoisonTurn { tenant_id: columns.id()?, id: columns.id()?, finished_at: columns.time()? }))?,
+                poison: all(rows(2), |columns| {
+                    Ok(PoisonTurn { tenant_id: columns.id()?, id: columns.id()?, finished_at: columns.time()? })
+                })?,
             })
         })
     }
 }
 
-const DEAD_LETTERS: &str = "SELECT tenant_id, count(*) FROM outbox WHERE status = 'dead' GROUP BY tenant_id";
+const DEAD_LETTERS: &str = "SELECT tenant_id, count(*) FROM outbox WHERE status = 'dead' AND attempts > 0 GROUP BY tenant_id";
 const WAITING: &str = "SELECT tenant_id, id, tool_name, created_at FROM approvals WHERE status = 'pending' AND created_at <= $1
     ORDER BY created_at, id LIMIT $2";
-const POISON: &str = "SELECT tenant_id, id, finished_at FROM turns WHERE error_code = 'poison' AND finished_at > $1 ORDER BY finished_at LIMIT $2";
+const POISON: &str =
+    "SELECT tenant_id, id, finished_at FROM turns WHERE error_code = 'poison' AND finished_at > $1 ORDER BY finished_at LIMIT $2";
 
 #[derive(Serialize)]
 struct AlertDocument<'a> {

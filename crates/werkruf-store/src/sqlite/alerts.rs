@@ -61,11 +61,12 @@ const OPEN: &str = "INSERT INTO alerts (tenant_id, id, kind, subject, once, sour
 const RESOLVE: &str =
     "UPDATE alerts SET resolved_at = ?3, seen_at = ?3 WHERE tenant_id = ?1 AND id = ?2 AND resolved_at IS NULL AND NOT once";
 const TOUCH: &str = "UPDATE alerts SET seen_at = ?2 WHERE id = ?1 AND resolved_at IS NULL AND NOT once";
-const DEAD_LETTERS: &str = "SELECT tenant_id, count(*) FROM outbox WHERE status = 'dead' GROUP BY tenant_id";
+const DEAD_LETTERS: &str = "SELECT tenant_id, count(*) FROM outbox WHERE status = 'dead' AND attempts > 0 GROUP BY tenant_id";
 // The index has pending ones only.
 const WAITING: &str = "SELECT tenant_id, id, tool_name, created_at FROM approvals INDEXED BY approvals_pending
     WHERE status = 'pending' AND created_at <= ?1 ORDER BY created_at, id LIMIT ?2";
-const POISON: &str = "SELECT tenant_id, id, finished_at FROM turns WHERE error_code = 'poison' AND finished_at > ?1 ORDER BY finished_at LIMIT ?2";
+const POISON: &str =
+    "SELECT tenant_id, id, finished_at FROM turns WHERE error_code = 'poison' AND finished_at > ?1 ORDER BY finished_at LIMIT ?2";
 
 fn open_sql() -> String {
     format!("SELECT {ALERT} FROM alerts WHERE resolved_at IS NULL AND NOT once ORDER BY id")

@@ -7,8 +7,8 @@ use super::approvals::awaiting_approval;
 use super::world::to;
 use super::{Store, World};
 use crate::{
-    AlertKey, AlertRow, NewAlert, NewOutboxRow, Order, OutboxStatus, Page, PoisonTurn, Recipient, StoredConditions, TurnChange, TurnWrite,
-    WaitingApproval,
+    AlertKey, AlertRow, NewAlert, NewOutboxRow, Order, OutboxStatus, Page, PoisonTurn, Recipient, SendEnd, StoredConditions, TurnChange,
+    TurnWrite, WaitingApproval,
 };
 
 const PAGE: Page = Page::of(100, Order::OldestFirst);
@@ -108,8 +108,10 @@ pub(crate) async fn conditions_are_found_in_the_rows_of_all_tenants<S: Store>(mu
     let (store, now) = (world.store.clone(), world.now);
     let nothing = store.stored_conditions(now, now).await.unwrap();
     assert_eq!(nothing, StoredConditions::default());
-    let dead = NewOutboxRow { dead: Some("expired".to_owned()), ..world.outbox_row(None, "late") };
-    world.send(vec![dead.clone(), NewOutboxRow { id: world.id(), ..dead }, world.outbox_row(None, "open")]).await;
+    let never_sent = NewOutboxRow { dead: Some("stale".to_owned()), ..world.outbox_row(None, "late") };
+    world.send(vec![never_sent, world.outbox_row(None, "refused"), world.outbox_row(None, "open")]).await;
+    let end = SendEnd::Dead { code: "refused".to_owned(), message: "m".to_owned() };
+    assert!(world.settle(&world.next().await, end).await);
     let (_, _, approval) = awaiting_approval(&world).await;
     let later = world.later(1000);
     let given_up = world.talk().await;
@@ -121,7 +123,7 @@ pub(crate) async fn conditions_are_found_in_the_rows_of_all_tenants<S: Store>(mu
     let found = store.stored_conditions(now, now).await.unwrap();
     let waiting = WaitingApproval { tenant_id: world.tenant, id: approval.id, tool_name: approval.tool_name, created_at: now };
     let poison = PoisonTurn { tenant_id: world.tenant, id: given_up.turn, finished_at: later };
-    assert_eq!(found, StoredConditions { dead_letters: vec![(world.tenant, 2)], approvals: vec![waiting], poison: vec![poison] });
+    assert_eq!(found, StoredConditions { dead_letters: vec![(world.tenant, 1)], approvals: vec![waiting], poison: vec![poison] });
     let found = store.stored_conditions(before, later).await.unwrap();
     assert_eq!((found.approvals, found.poison), (Vec::new(), Vec::new()), "asked for later, given up earlier");
 }

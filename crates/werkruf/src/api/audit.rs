@@ -181,11 +181,11 @@ async fn verify_audit(ApiCaller { api, identity }: ApiCaller, Params(query): Par
     Ok(Json(Verified { intact: checked.iter().all(|chain| chain.found.is_none()), chains: checked }))
 }
 
-/// The chain that a request names; its own tenant's by default.
-async fn chain(api: &ApiState, identity: &Identity, named: Option<&str>) -> Result<Uuid, ApiError> {
+/// The tenant or the server that a request names; its own tenant by default.
+pub(super) async fn chain(api: &ApiState, identity: &Identity, named: Option<&str>) -> Result<Uuid, ApiError> {
     let Some(named) = named else { return Ok(identity.tenant_id) };
     if named == SERVER {
-        let refused = || ApiError::forbidden("forbidden", "The log of the whole server is for the operator.");
+        let refused = || ApiError::forbidden("forbidden", "What is about the whole server is for the operator.");
         return if identity.is_operator() { Ok(SERVER_CHAIN) } else { Err(refused()) };
     }
     let tenant = tenant_id(&api.app, named).await;

@@ -105,7 +105,7 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
         let last_progress_ms = (progress_ms > 0).then(|| (now - progress_ms).max(0));
         Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < EMBEDDER_STALL_MS) }
     });
-    let outbox_ms = api.app.runtime.outbox_progress_ms();
+    let outbox_ms = api.app.runtime.outbox_progress().last().map_or(0, |last| last.as_millisecond());
     let last_progress_ms = (outbox_ms > 0).then(|| (now - outbox_ms).max(0));
     let outbox = Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < OUTBOX_STALL_MS) };
     let ready = ok && !draining;

@@ -8,6 +8,7 @@
 //! route has a policy; every error is an [`ApiError`].
 
 mod admin_backup;
+mod alerts;
 pub(crate) mod answer;
 pub(crate) mod approvals;
 mod audit;
@@ -112,6 +113,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(calls::routes())
         .merge(approvals::routes())
         .merge(outbox::routes())
+        .merge(alerts::routes())
         .merge(explain::routes())
         .merge(tools::routes())
         .merge(invoke::routes())

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 refused or not found, 2 usage. `--json` prints data as the API gives it.
 
+mod alerts;
 mod approvals;
 mod audit;
 mod backend;
@@ -150,6 +151,9 @@ enum Command {
     /// List, show, retry and release what is sent to people and programs
     #[command(subcommand)]
     Outbox(outbox::Command),
+    /// List what the operator was told
+    #[command(subcommand)]
+    Alerts(alerts::Command),
     /// Show everything recorded about one tool call
     #[command(after_help = "Examples:\n  werkruf explain 0197f2c4-77aa\n  werkruf explain 0197f2c4-77aa --json | jq .repairs")]
     Explain {
@@ -318,6 +322,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Calls(command)) => calls::run(&session, command).await,
         Some(Command::Approvals(command)) => approvals::run(&session, command).await,
         Some(Command::Outbox(command)) => outbox::run(&session, command).await,
+        Some(Command::Alerts(command)) => alerts::run(&session, command).await,
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
         Some(Command::Audit(command)) => audit::run(&session, command).await,

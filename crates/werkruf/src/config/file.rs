@@ -41,6 +41,7 @@ pub(super) struct File {
     pub auth: AuthSection,
     pub retention: RetentionSection,
     pub approvals: ApprovalsSection,
+    pub alerts: AlertsSection,
     pub egress: EgressSection,
     pub workspace: Option<ModuleSection>,
     pub flights: Option<ModuleSection>,
@@ -126,6 +127,14 @@ pub(super) struct WebhookSection {
     pub events: Vec<String>,
     pub secret_env: Option<String>,
     pub tenant: Option<String>,
+}
+
+/// `[alerts]`. Any whole number is read, so that an invalid one gets its own message.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AlertsSection {
+    pub approval_waiting_minutes: Option<i64>,
+    pub disk_free_mib: Option<i64>,
 }
 
 /// `[approvals]`.

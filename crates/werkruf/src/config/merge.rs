@@ -15,7 +15,7 @@ use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
-    AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, implicit, limits, model,
+    AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, alerts, embedding, implicit, limits, model,
     postgres, prices, reader, tls, tokens, unread, webhooks, whatsapp,
 };
 
@@ -64,6 +64,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let model = model::merge(document, environment, violations);
     let modules = ModulesOn::of(document, violations);
     let egress = egress(document, violations);
+    let alerts = alerts::merge(document, &database, violations);
     let config = Config {
         listen,
         database,
@@ -79,6 +80,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         bytes_in_flight: limits.bytes_in_flight,
         auth: auth(document, violations),
         retention: retention(document, violations),
+        alerts,
         tokens: tokens::merge(document, environment, violations),
         prices: prices::merge(document, environment, violations),
         // Only documents have vectors.

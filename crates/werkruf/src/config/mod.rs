@@ -3,6 +3,7 @@
 //! [`Config::load`] has no side effects except reading the named files. It finds every violation, not only the first.
 //! Secrets are kept in types that never print their contents.
 
+mod alerts;
 mod database;
 mod embedding;
 mod environment;
@@ -37,7 +38,7 @@ use secrecy::SecretString;
 #[cfg(feature = "flights")]
 use werkruf_flights::FlightsConfig;
 use werkruf_llm::prices::PriceTable;
-use werkruf_runtime::{Assistant, Limits, SafetyProfile};
+use werkruf_runtime::{AlertSettings, Assistant, Limits, SafetyProfile};
 use werkruf_store::KeyRow;
 use werkruf_tools::HttpToolConfig;
 
@@ -148,6 +149,7 @@ pub struct Config {
     pub bytes_in_flight: u64,
     pub auth: AuthConfig,
     pub retention: RetentionConfig,
+    pub alerts: AlertSettings,
     /// The issuers whose tokens are accepted.
     pub tokens: Vec<TokenIssuer>,
     pub model: ModelConfig,

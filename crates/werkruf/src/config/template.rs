@@ -61,6 +61,10 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # [approvals]
 # four_eyes = true                     # whoever asked for a call cannot approve it
 
+# [alerts]                             # to the log, GET /api/alerts and the webhooks
+# approval_waiting_minutes = 15        # an approval that nobody decided for so long
+# disk_free_mib = 1024                 # left out: less than 1 GiB, or than 5 percent
+
 # [auth]
 # unknown_users = "refuse"             # "guest": make a user with the role below
 # guest_role = "guest"
@@ -146,6 +150,7 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # url = "https://crm.example.org/werkruf"
 # events = ["approval_required", "turn_finished", "turn_failed", "outcome_unknown", "dead_letter"]
 # secret_env = "CRM_WEBHOOK_SECRET"    # signs the requests; at least 16 characters
+# #                                    # and the operator's alerts: budget_threshold, daily_overview, model_down, …
 # # name = "crm"                       # the host of the url if it is left out
 # # tenant = "demo"                    # only about this tenant
 

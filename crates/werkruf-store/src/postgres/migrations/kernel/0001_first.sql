@@ -393,8 +393,8 @@ CREATE UNIQUE INDEX outbox_by_part ON outbox (tenant_id, turn_id, channel, part)
 -- Small however many rows were sent: the search for the oldest open row of a lane reads it.
 CREATE INDEX outbox_open ON outbox (tenant_id, lane, status, id) WHERE status IN ('pending', 'sending');
 CREATE INDEX outbox_by_status ON outbox (tenant_id, status, id);
--- Nearly empty: alerts look at it every few seconds.
-CREATE INDEX outbox_dead ON outbox (tenant_id) WHERE status = 'dead';
+-- What was tried and given up: nearly empty, and alerts look at it every few seconds.
+CREATE INDEX outbox_dead ON outbox (tenant_id) WHERE status = 'dead' AND attempts > 0;
 CREATE INDEX outbox_by_external_id ON outbox (tenant_id, external_id) WHERE external_id IS NOT NULL;
 CREATE INDEX outbox_by_approval ON outbox (tenant_id, approval_id) WHERE approval_id IS NOT NULL;
 -- Notifications that arrived are deleted after a time.
