@@ -19,7 +19,7 @@ const QUOTA_WORDS: [&str; 3] = ["insufficient_quota", "exceeded your current quo
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Conditions {
+pub struct Conditions {
     board: Mutex<Board>,
     changed: Notify,
 }
@@ -40,14 +40,14 @@ impl Conditions {
     }
 
     /// A condition holds from now on.
-    pub(crate) fn raise(&self, kind: Notification, subject: &str, message: String) {
+    pub fn raise(&self, kind: Notification, subject: &str, message: String) {
         if self.board().held.insert((kind, subject.to_owned()), message).is_none() {
             self.changed.notify_one();
         }
     }
 
     /// A condition no longer holds.
-    pub(crate) fn clear(&self, kind: Notification, subject: &str) {
+    pub fn clear(&self, kind: Notification, subject: &str) {
         if self.board().held.remove(&(kind, subject.to_owned())).is_some() {
             self.changed.notify_one();
         }
@@ -95,7 +95,7 @@ impl Conditions {
     }
 
     /// A budget refused a request.
-    pub(crate) fn budget_refused(&self, tenant_id: Uuid, over: &OverBudget) {
+    pub fn budget_refused(&self, tenant_id: Uuid, over: &OverBudget) {
         let counter = &over.counter;
         self.board().refused.insert((tenant_id, counter.budget_id, counter.subject.clone(), counter.period_start), over.clone());
     }

@@ -49,6 +49,7 @@ pub use call::Repair;
 pub use channel::{Channel, DirectCall, Inbound, OutboxBody, OverLimit, ReplyTo, SendResult};
 pub use channels::{Channels, Notification, WEBHOOK, Webhook};
 pub use client_request::{ClientChoice, ClientRequest, ClientResult, ClientTool};
+pub use conditions::Conditions;
 pub use engine::Services;
 pub use limits::Limits;
 pub use metrics::Metrics;

@@ -120,6 +120,7 @@ pub trait Store:
     + UsageStatistics
     + Outbox
     + Alerts
+    + Budgets
     + std::fmt::Debug
     + 'static
 {

@@ -39,8 +39,8 @@ fn start_of(day: Date) -> Timestamp {
     day.to_zoned(TimeZone::UTC).map_or(Timestamp::MIN, |midnight| midnight.timestamp())
 }
 
-async fn overview(_watch: &Watch<'_>, tenant_id: Uuid, day: Date, sum: &UsageSum) -> Result<Telling, StoreError> {
-    let budgets: Vec<Value> = Vec::new();
+async fn overview(watch: &Watch<'_>, tenant_id: Uuid, day: Date, sum: &UsageSum) -> Result<Telling, StoreError> {
+    let budgets = budgets(watch, tenant_id, day).await?;
     let message = format!("On {day} {} requests used {} tokens for {}.", sum.calls, sum.tokens_total, dollars(sum.cost_nano_usd));
     let detail = json!({
         "scope": "tenant", "subject": null, "period": "day", "period_start": day, "calls": sum.calls, "tokens_total": sum.tokens_total,
@@ -48,6 +48,20 @@ async fn overview(_watch: &Watch<'_>, tenant_id: Uuid, day: Date, sum: &UsageSum
         "used": sum.cost_nano_usd, "unit": "nano_usd", "budgets": budgets,
     });
     Ok(Telling::event(Notification::DailyOverview, tenant_id, day.to_string(), message, detail))
+}
+
+/// The tenant's budgets as they stood at the end of the day.
+async fn budgets(watch: &Watch<'_>, tenant_id: Uuid, day: Date) -> Result<Vec<Value>, StoreError> {
+    let of_tenant = watch.sources.budgets.all_budgets().await?.into_iter().find(|budgets| budgets.tenant_id == tenant_id);
+    let Some(of_tenant) = of_tenant.filter(|budgets| !budgets.budgets.is_empty()) else { return Ok(Vec::new()) };
+    let uses = watch.sources.budgets.budget_uses(tenant_id, start_of(day)).await?;
+    let shown = uses.iter().filter_map(|found| {
+        let budget = of_tenant.budgets.iter().find(|budget| budget.id == found.counter.budget_id)?;
+        let subject = Some(&found.counter.subject).filter(|subject| !subject.is_empty());
+        Some(json!({"budget_id": budget.id, "scope": budget.scope.as_str(), "subject": subject, "unit": budget.unit.as_str(), "limit": budget.limit,
+            "used": found.used}))
+    });
+    Ok(shown.collect())
 }
 
 /// A cost for people, in US dollars with cents.

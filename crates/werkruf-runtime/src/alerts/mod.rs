@@ -4,7 +4,7 @@
 //! Invariants: an alert is told once, however many processes look, because the store writes it once, together with its notifications. A condition that
 //! only one process sees is ended by that process, or by another when it was not seen for some minutes.
 
-//mod budget_thresholds;
+mod budget_thresholds;
 mod conditions;
 mod daily_overview;
 mod disk;
@@ -13,13 +13,14 @@ mod watch;
 
 use std::sync::Arc;
 
-use werkruf_store::{Alerts, Store, UsageStatistics};
+use werkruf_store::{Alerts, Budgets, Store, UsageStatistics};
 
 pub(crate) use watch::run;
 
 /// Where alerts are read from and written to.
 pub struct AlertSources {
     alerts: Arc<dyn Alerts>,
+    budgets: Arc<dyn Budgets>,
     usage: Arc<dyn UsageStatistics>,
     stalled_loops: StalledLoops,
 }
@@ -29,6 +30,6 @@ type StalledLoops = Box<dyn Fn() -> Vec<&'static str> + Send + Sync>;
 
 impl AlertSources {
     pub fn new(store: &Arc<dyn Store>, stalled_loops: StalledLoops) -> Self {
-        Self { alerts: store.clone(), usage: store.clone(), stalled_loops }
+        Self { alerts: store.clone(), budgets: store.clone(), usage: store.clone(), stalled_loops }
     }
 }

@@ -10,7 +10,7 @@ use werkruf_store::{AlertKey, AlertRow, StoreError};
 
 use super::conditions::{Found, find, times};
 use super::telling::{Telling, resolve};
-use super::{AlertSources, daily_overview};
+use super::{AlertSources, budget_thresholds, daily_overview};
 use crate::channels::Notification;
 use crate::engine::Engine;
 
@@ -80,7 +80,7 @@ pub(super) struct Watch<'a> {
 impl Watch<'_> {
     async fn look(&mut self, all: bool) -> Result<(), StoreError> {
         let now = self.engine.store.clock.now();
-        //budget_thresholds::tell(self, now).await?;
+        budget_thresholds::tell(self, now).await?;
         daily_overview::tell(self, now).await?;
         if all { self.compare(now).await } else { Ok(()) }
     }

@@ -47,7 +47,7 @@ impl ModelGate {
     }
 
     /// What requests say about their providers, for the operator's alerts.
-    pub(crate) const fn conditions(&self) -> &Conditions {
+    pub const fn conditions(&self) -> &Conditions {
         &self.conditions
     }
 

@@ -7,6 +7,7 @@ mod admin;
 mod alerts;
 mod approvals;
 mod audit;
+mod budgets;
 mod client_requests;
 mod cluster;
 mod credentials;
@@ -43,6 +44,7 @@ mod turn_open;
 mod turn_write;
 mod turns;
 mod usage;
+mod usage_documents;
 mod usage_statistics;
 
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::only;
+use crate::budgets::COUNTER_AGE;
 use crate::module::expiring;
 use crate::retention::{ALERT_AGE, CONTACT_AGE, NOTIFICATION_AGE};
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
@@ -37,7 +38,9 @@ impl Retention for PostgresStore {
             let forgotten = ms(now.checked_sub(CONTACT_AGE).unwrap_or(now));
             let ended = ms(now.checked_sub(ALERT_AGE).unwrap_or(now));
             let arrived = ms(now.checked_sub(NOTIFICATION_AGE).unwrap_or(now));
+            let old = ms(now.checked_sub(COUNTER_AGE).unwrap_or(now));
             for (table, condition, until) in [
+                ("budget_periods", "reserved = 0 AND period_start", old),
                 ("inbox", "turn_id IS NULL AND expires_at", now),
                 ("outbox", "channel = 'webhook' AND status = 'sent' AND updated_at", arrived),
                 ("alerts", "(once OR resolved_at IS NOT NULL) AND seen_at", ended),

@@ -7,6 +7,8 @@ mod alerts;
 mod approvals;
 mod audit;
 mod backup;
+mod budget_ledger;
+mod budgets;
 mod client_requests;
 mod cluster;
 mod credentials;
