@@ -12,6 +12,7 @@ mod audit_check;
 mod client_requests;
 mod cluster;
 pub mod crash;
+mod diagnosis;
 mod error;
 mod history;
 pub mod import;
@@ -48,6 +49,7 @@ pub use audit::{Act, Actor, Audit, AuditHead, AuditRow, Author, Recorder, SERVER
 pub use audit_check::{AuditBreak, AuditReport, verify_chain};
 pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
+pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
 pub use history::{HistoryImport, NewHistory};
 pub use keys::{Credentials, KeyDigest, KeyRow, KeyUse, NewKey, Scopes};
@@ -112,6 +114,7 @@ pub trait Store:
     + UsageRows
     + UsageStatistics
     + Outbox
+    + Diagnostics
     + std::fmt::Debug
     + 'static
 {

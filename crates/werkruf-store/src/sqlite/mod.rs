@@ -9,6 +9,7 @@ mod backup;
 mod client_requests;
 mod cluster;
 mod credentials;
+mod diagnosis;
 mod erase;
 mod erased_list;
 mod export;
