@@ -110,7 +110,12 @@ impl Metrics {
                 "kind",
                 ["input", "cached", "output", "reasoning"],
             ),
-            cost: register(registry, "werkruf_model_cost_usd", "Cost of model requests whose price is known, in US dollars", Counter::default()),
+            cost: register(
+                registry,
+                "werkruf_model_cost_usd",
+                "Cost of model requests whose price is known, in US dollars",
+                Counter::default(),
+            ),
             unpriced: register(
                 registry,
                 "werkruf_model_unpriced",
@@ -125,7 +130,12 @@ impl Metrics {
                 Counter::default(),
             ),
             commits: counters(registry, "werkruf_commits", "Commits of turns", "result", ["stored", "failed"]),
-            commit_seconds: histogram(registry, "werkruf_commit_seconds", "Seconds that a commit of a turn took, with its retries", COMMIT_BUCKETS),
+            commit_seconds: histogram(
+                registry,
+                "werkruf_commit_seconds",
+                "Seconds that a commit of a turn took, with its retries",
+                COMMIT_BUCKETS,
+            ),
             sends: counters(
                 registry,
                 "werkruf_outbox_sends",
@@ -142,7 +152,9 @@ impl Metrics {
             TurnStatus::Completed => &self.turns[0],
             TurnStatus::Failed => &self.turns[1],
             TurnStatus::Canceled => &self.turns[2],
-            TurnStatus::Accepted | TurnStatus::Planning | TurnStatus::Acting | TurnStatus::Finalizing | TurnStatus::AwaitingApproval => return,
+            TurnStatus::Accepted | TurnStatus::Planning | TurnStatus::Acting | TurnStatus::Finalizing | TurnStatus::AwaitingApproval => {
+                return;
+            }
         };
         counter.inc();
         if let Some(took) = took {

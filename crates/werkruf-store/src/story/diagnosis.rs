@@ -26,7 +26,9 @@ pub(crate) async fn a_diagnosis_counts_what_waits_and_what_is_wrong<S: Store>(mu
     let connections = world.store.connections();
     assert!(connections.open >= 1 && connections.idle <= connections.open, "{connections:?}");
 
-    for (model, cost_nano_usd, tokens_total) in [("known", Some(0), 15), ("new-model", None, 15), ("new-model", None, 15), ("refused", None, 0)] {
+    for (model, cost_nano_usd, tokens_total) in
+        [("known", Some(0), 15), ("new-model", None, 15), ("new-model", None, 15), ("refused", None, 0)]
+    {
         let usage = NewUsage { model: model.to_owned(), cost_nano_usd, tokens_total, ..world.usage() };
         let owner = UsageOwner { tenant_id: world.tenant, user_id: "1".to_owned(), ..UsageOwner::default() };
         world.store.put_usage(owner, usage, world.now).await.unwrap();
