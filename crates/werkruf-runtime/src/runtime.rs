@@ -8,6 +8,7 @@ use werkruf_store::{Actor, ApprovalRow, Author, NewOutboxRow, OutboxRow, Page, S
 
 use crate::alerts::{self, AlertSources};
 use crate::approvals::{self, Decider};
+use crate::conditions::Conditions;
 use crate::engine::{Engine, Services};
 use crate::lease::Heartbeat;
 use crate::outbox;
@@ -222,6 +223,11 @@ impl Runtime {
     pub async fn run_alerts(&self, sources: AlertSources) {
         let engine = &self.engine;
         engine.tasks.track_future(alerts::run(engine, sources)).await;
+    }
+
+    /// What is wrong as this process sees it.
+    pub fn conditions(&self) -> &Conditions {
+        self.engine.store.models.gate.conditions()
     }
 
     /// The loop that tells the operator what is wrong.

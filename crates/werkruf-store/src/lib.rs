@@ -14,6 +14,7 @@ mod budgets;
 mod client_requests;
 mod cluster;
 pub mod crash;
+mod diagnosis;
 mod error;
 mod history;
 pub mod import;
@@ -55,6 +56,7 @@ pub use budgets::{
 };
 pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
+pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
 pub use history::{HistoryImport, NewHistory};
 pub use keys::{Credentials, KeyDigest, KeyRow, KeyUse, NewKey, Scopes};
@@ -121,6 +123,7 @@ pub trait Store:
     + Outbox
     + Alerts
     + Budgets
+    + Diagnostics
     + std::fmt::Debug
     + 'static
 {

@@ -26,6 +26,8 @@ use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
 use crate::installation::{initialize, resolve_tenants};
+use crate::loops::Loops;
+use crate::metrics::ServerMetrics;
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
@@ -143,6 +145,7 @@ pub struct App {
     pub tasks: TaskTracker,
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
+    pub(crate) metrics: Arc<ServerMetrics>,
     planner: Planner,
     /// Provider keys are read at the start only, so a reload keeps the modules.
     pub(crate) modules: OpenModules,
@@ -183,7 +186,9 @@ impl App {
         store.secret_keys().replace(secret_key::keys(&config)?);
         let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);
         let prices = Arc::clone(&config.prices);
-        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone(), metrics: Arc::default() };
+        let metrics = Arc::new(ServerMetrics::new());
+        let counted = Arc::clone(metrics.runtime());
+        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone(), metrics: counted };
         let modules = OpenModules {
             on: config.modules,
             workspace: Arc::new(WorkspaceModule::new(database.workspace(), clock.clone())),
@@ -228,6 +233,7 @@ impl App {
             tasks,
             rotation: tokio::sync::Mutex::default(),
             outage: Outage::default(),
+            metrics,
             planner,
             modules,
         }))
@@ -235,7 +241,13 @@ impl App {
 
     /// What the loop of alerts works with.
     pub fn alert_sources(self: &Arc<Self>) -> AlertSources {
-        AlertSources::new(&self.store, Box::new(Vec::new))
+        // The app waits for its tasks, so the loop must not keep it.
+        let app = Arc::downgrade(self);
+        let stalled = move || {
+            let Some(app) = app.upgrade() else { return Vec::new() };
+            Loops::of(&app).all().filter(|(_, found)| !found.ok).map(|(name, _)| name).collect()
+        };
+        AlertSources::new(&self.store, Box::new(stalled))
     }
 
     /// The store's interface for turns.
