@@ -63,7 +63,7 @@ impl Conditions {
             }
             return;
         };
-        let message = || format!("The model provider {subject} {error}.");
+        let message = || format!("The model provider {subject} {}.", error.to_string().trim_end_matches('.'));
         match error.fault {
             ModelFault::Refused { status: 401 | 403 } => {
                 self.reached(&subject);

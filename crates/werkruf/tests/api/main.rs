@@ -3,6 +3,8 @@
 //! `cfg(test)` on the modules makes the lints treat their helper functions as test code.
 
 #[cfg(test)]
+mod alerts;
+#[cfg(test)]
 mod approvals;
 #[cfg(test)]
 mod audit;
