@@ -106,6 +106,7 @@ ROUTES = {
     "GET /api/approvals": listed("/api/approvals", ("after", "approval")),
     "GET /api/approvals/{id}": at("/api/approvals/{id}"),
     "POST /api/approvals/{id}": at("/api/approvals/{id}", lambda ask: {"decision": ask.random.choice(("approve", "deny"))}),
+    "GET /api/alerts": listed("/api/alerts", ("after", "alert")),
     "GET /api/outbox": listed("/api/outbox", ("after", "outbox")),
     "GET /api/outbox/{id}": at("/api/outbox/{id}"),
     "POST /api/outbox/{id}/retry": at("/api/outbox/{id}/retry"),

@@ -171,8 +171,15 @@ def check_a_message_that_kills_the_server_fails_as_poison():
         turn = finished(server, accepted["turn_id"])
         gate.set()
         assert (turn["status"], turn["error_code"], turn["takeovers"]) == ("failed", "poison", 3), turn
+        alerts = lambda: [alert for alert in server.call("GET", "/api/alerts")[1]["alerts"] if alert["type"] == "poison"]
+        [alert] = until(alerts)
+        assert (alert["status"], alert["subject"]) == ("open", accepted["turn_id"]), alert
         model.script = []
         valid(server, accepted["conversation_id"])
+        assert server.stop() == 0
+        server.env["WERKRUF_CLOCK_OFFSET_S"] = "3700"
+        server.start()
+        until(lambda: alerts()[0]["status"] == "resolved", what="the end of the alert")
 
 
 def check_drain_releases_unfinished_turns():

@@ -8,7 +8,8 @@ use serde_json::json;
 use werkruf_contract::{Cancel, Clock, EventType, Principal, ToolContext, Uuid};
 use werkruf_runtime::{
     Assistants, Caller, ChannelMessage, Channels, DirectCall, Idempotency, Inbound, InboundMessage, Invoke, Limits, LiveEvent,
-    ModelAccounts, ModelGate, ModelProviders, Pins, Registry, ReplyTo, Runtime, Services, Setup, SubscribeOptions, Subscription,
+    ModelAccounts, ModelGate, ModelProviders, Notification, Pins, Registry, ReplyTo, Runtime, Services, Setup, SubscribeOptions,
+    Subscription, Webhook,
 };
 use werkruf_store::{InboxEntry, NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, Store, StreamKey, TurnRow};
 
@@ -92,10 +93,12 @@ impl Cluster {
         let services = Services::new(&(store.clone() as Arc<dyn Store>), models, self.clock.clone(), limits);
         let mut registry = Registry::default();
         registry.add_object(Arc::new(Tool::new(&self.calls, &self.gate))).unwrap();
+        let events = vec![Notification::BudgetThreshold, Notification::ModelDown, Notification::Quota];
+        let watcher = Webhook { name: "watcher".to_owned(), tenant: None, events };
         let setup = Setup {
             registry,
             assistants: Assistants::new(Vec::new()),
-            channels: Channels::new(vec![self.channel.clone()], Vec::new()),
+            channels: Channels::new(vec![self.channel.clone()], vec![watcher]),
             safety: Default::default(),
             prices: Default::default(),
             four_eyes: false,

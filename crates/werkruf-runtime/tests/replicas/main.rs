@@ -2,6 +2,8 @@
 //! treat their functions as test code.
 
 #[cfg(test)]
+mod alerts;
+#[cfg(test)]
 mod cluster;
 #[cfg(test)]
 #[path = "../outbox/fake_channel.rs"]

@@ -192,7 +192,9 @@ async fn listed_as_sent(server: &TestServer, count: usize) {
 #[tokio::test]
 async fn a_refused_request_means_that_a_budget_is_used_up() {
     let receiver = Receiver::start().await;
-    let server = open(&receiver.webhook("crm", "'budget_threshold'")).await;
+    let time = offset("2026-05-10T12:00:00Z");
+    let text = receiver.webhook("crm", "'budget_threshold'");
+    let server = open_in_folder(&text, &[("WERKRUF_CLOCK_OFFSET_S", &time)], tempfile::tempdir().unwrap()).await;
     let budget = budget(&server, 10);
     assert!(server.app.store.create_budget(budget.clone(), Author::operator()).await.unwrap());
     spend(&server, &budget, 1).await;
