@@ -12,6 +12,7 @@
 mod approvals;
 mod arrivals;
 mod assistant;
+mod budgets;
 mod call;
 mod channel;
 mod channels;
@@ -40,6 +41,7 @@ mod turn_limits;
 
 pub use approvals::Decider;
 pub use assistant::{Assistant, Assistants, Compaction};
+pub use budgets::{BudgetBook, BudgetRefusal, period_end};
 pub use call::Repair;
 pub use channel::{Channel, DirectCall, Inbound, OutboxBody, OverLimit, ReplyTo, SendResult};
 pub use channels::{Channels, Notification, WEBHOOK, Webhook};

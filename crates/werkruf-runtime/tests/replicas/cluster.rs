@@ -84,6 +84,7 @@ impl Cluster {
                 0,
             )),
             usage: store.clone(),
+            budgets: Default::default(),
             prices: Default::default(),
             clock: self.clock.clone(),
         };

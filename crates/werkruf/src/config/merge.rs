@@ -16,7 +16,7 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
     AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, embedding, implicit, limits, model,
-    postgres, prices, reader, tls, tokens, unread, webhooks, whatsapp,
+    budgets, postgres, prices, reader, tls, tokens, unread, webhooks, whatsapp,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -85,6 +85,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         embedding: embedding::merge(document, environment, &model, violations).filter(|_| modules.knowledge),
         model,
         modules,
+        budgets: budgets::merge(document, violations),
         webhooks: webhooks::merge(document, environment, &egress, violations),
         egress,
         #[cfg(feature = "flights")]

@@ -3,6 +3,7 @@
 //! [`Config::load`] has no side effects except reading the named files. It finds every violation, not only the first.
 //! Secrets are kept in types that never print their contents.
 
+mod budgets;
 mod database;
 mod embedding;
 mod environment;
@@ -55,6 +56,7 @@ pub(crate) use suggestion::advice;
 pub use template::template;
 pub use tokens::{IssuerKind, TokenIssuer, UnknownRoles};
 pub use violation::ConfigViolation;
+pub use budgets::BudgetConfig;
 pub use webhooks::WebhookConfig;
 
 use crate::listen::CertificateFiles;
@@ -171,6 +173,7 @@ pub struct Config {
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
     pub webhooks: Vec<WebhookConfig>,
+    pub budgets: Vec<BudgetConfig>,
     /// Private networks that a tool may reach by a host name.
     pub egress: Vec<IpNet>,
     pub disabled_tools: Vec<String>,
