@@ -117,6 +117,7 @@ pub trait Store:
     + UsageRows
     + UsageStatistics
     + Outbox
+    + Budgets
     + std::fmt::Debug
     + 'static
 {

@@ -19,7 +19,7 @@ use super::manage_people::lock_people;
 use super::param::{ms, p};
 use super::row::{self, all};
 use super::text::clean;
-use super::{PostgresStore, audit};
+use super::{PostgresStore, audit, budgets};
 use crate::module::rows_to_erase;
 use crate::{
     Author, Backup, CloseReason, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, Modules, Recorder, StoreError,
@@ -169,10 +169,13 @@ impl Erasure {
             end_turn(transaction, turn, CloseReason::Canceled, &*self.closer, self.now).await?;
         }
         // The outbox needs the addresses of the person.
-        let found = [CONVERSATIONS, TURNS, OUTBOX, PERSON].map(|sql| Statement { sql, params: &of_person });
+        let found = [CONVERSATIONS, TURNS, budgets::OF_PERSON, OUTBOX, PERSON].map(|sql| Statement { sql, params: &of_person });
         let found = transaction.run(&found).await?;
-        let [conversations, turns, _, person] = &found[..] else { return Err(StoreError::Broken("a result is missing".to_owned()).into()) };
+        let [conversations, turns, budgets, _, person] = &found[..] else {
+            return Err(StoreError::Broken("a result is missing".to_owned()).into());
+        };
         let (conversations, turns) = (all(conversations, |columns| columns.id())?, all(turns, |columns| columns.id())?);
+        let of_person_budgets = all(budgets, |columns| columns.id())?;
         if person.is_empty() && conversations.is_empty() && turns.is_empty() {
             return Ok(None);
         }
@@ -195,6 +198,7 @@ impl Erasure {
         let blanked = audit::blank(transaction, self.tenant_id, &self.user_id).await?;
         let name = format!("erased:{}:{}", self.tenant_id, self.user_id);
         transaction.query("SELECT set_config('role', 'werkruf_system', true)", &[]).await?;
+        budgets::delete_all(transaction, self.tenant_id, &of_person_budgets).await?;
         transaction.query(MARK, &[p(&name.as_str()), p(&self.now)]).await?;
         let erased = Erased {
             tenant_id: self.tenant_id,

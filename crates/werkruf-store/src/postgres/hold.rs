@@ -101,7 +101,8 @@ pub(super) async fn end_turn(
     let found = transaction.run(&[Statement { sql: &calls, params: &key }, Statement { sql: &messages, params: &of_conversation }]).await?;
     let [calls, messages] = &found[..] else { return Err(StoreError::Broken("a result is missing".to_owned()).into()) };
     let (calls, messages) = (all(calls, row::call)?, all(messages, row::message)?);
-    let write = closer.close(UnfinishedTurn { turn, calls, messages }, fence, reason, now)?;
+    let mut write = closer.close(UnfinishedTurn { turn, calls, messages }, fence, reason, now)?;
+    write.release_reservations = true;
     let open = changed(write.ends.len());
     let doc = write_document(&write)?;
     transaction.query(WRITE, &[(&doc, Type::TEXT), ttl]).await?;

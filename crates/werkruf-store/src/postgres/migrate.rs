@@ -49,6 +49,7 @@ const KERNEL_FUNCTIONS: FunctionSet = FunctionSet {
     files: &[
         include_str!("functions/leases.sql"),
         include_str!("functions/rows.sql"),
+        include_str!("functions/budgets.sql"),
         include_str!("functions/turns.sql"),
         include_str!("functions/conversations.sql"),
         include_str!("functions/people.sql"),

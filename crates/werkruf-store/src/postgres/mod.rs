@@ -6,6 +6,7 @@
 mod admin;
 mod approvals;
 mod audit;
+mod budgets;
 mod client_requests;
 mod cluster;
 mod credentials;
@@ -42,6 +43,7 @@ mod turn_open;
 mod turn_write;
 mod turns;
 mod usage;
+mod usage_documents;
 mod usage_statistics;
 
 use std::sync::Arc;

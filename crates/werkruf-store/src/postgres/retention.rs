@@ -8,6 +8,7 @@ use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{ms, p};
 use super::row::only;
+use crate::budgets::COUNTER_AGE;
 use crate::module::expiring;
 use crate::retention::{CONTACT_AGE, NOTIFICATION_AGE};
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
@@ -36,7 +37,9 @@ impl Retention for PostgresStore {
             self.query(DbRole::System, sql, &[]).await?;
             let forgotten = ms(now.checked_sub(CONTACT_AGE).unwrap_or(now));
             let arrived = ms(now.checked_sub(NOTIFICATION_AGE).unwrap_or(now));
+            let old = ms(now.checked_sub(COUNTER_AGE).unwrap_or(now));
             for (table, condition, until) in [
+                ("budget_periods", "reserved = 0 AND period_start", old),
                 ("inbox", "turn_id IS NULL AND expires_at", now),
                 ("outbox", "channel = 'webhook' AND status = 'sent' AND updated_at", arrived),
                 ("contacts", "user_id IS NULL AND conversation_id IS NULL AND updated_at", forgotten),

@@ -46,6 +46,9 @@ const ROWS: &str = "
   INSERT INTO api_usage (id, tenant_id, user_id, created_at, provider, model, operation, tokens_prompt, tokens_cached, tokens_completion,
     tokens_reasoning, tokens_total, estimated) VALUES ('$tenant', '$tenant', '1', now(), 'p', 'm', 'chat', 1, 0, 1, 0, 2, false);
   INSERT INTO usage_daily VALUES ('$tenant', '2026-01-01', '1', 'm', '', true, 1, 1, 0, 1, 0, 2, 0, 1, 0);
+  INSERT INTO budgets VALUES ('$tenant', '$tenant', 'tenant', NULL, 'day', 'tokens', 1, false, now());
+  INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved) VALUES ('$tenant', '$tenant', '', '2026-01-01', 1, 0);
+  INSERT INTO budget_reservations VALUES ('$tenant', '$tenant', '$tenant', '', '2026-01-01', 1, NULL, now());
   INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());
   INSERT INTO provider_claims VALUES ('$tenant', 'p', 'a', '$tenant', now());
   INSERT INTO audit_entries (tenant_id, seq, at, operator, action, subject, person, salt, after, hash)

@@ -8,9 +8,7 @@ use werkruf_contract::Uuid;
 
 use super::param::ms;
 use super::text::clean_json;
-use crate::{
-    CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewEvent, NewMessage, NewUsage, ProviderCallUpdate, Replacement, StoreError,
-};
+use crate::{CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewEvent, NewMessage, ProviderCallUpdate, Replacement, StoreError};
 
 /// The text of a document. U+0000 in a value is an escape by now, so cleaning the whole text is enough.
 pub(super) fn document(value: &impl Serialize) -> Result<String, StoreError> {
@@ -202,51 +200,6 @@ impl<'a> From<&'a CallEnd> for End<'a> {
             permission: json(end.permission.as_ref()),
             cache_hit: end.cache_hit,
             finished_at: ms(end.finished_at),
-        }
-    }
-}
-
-#[derive(Serialize)]
-pub(super) struct UsageRow<'a> {
-    id: Uuid,
-    call_id: Option<Uuid>,
-    key_id: Option<Uuid>,
-    provider: &'a str,
-    model: &'a str,
-    operation: &'static str,
-    tokens_prompt: i64,
-    tokens_cached: i64,
-    tokens_completion: i64,
-    tokens_reasoning: i64,
-    tokens_total: i64,
-    estimated: bool,
-    cost_nano_usd: Option<i64>,
-    request_id: Option<&'a str>,
-    started_at: Option<Timestamp>,
-    took_ms: Option<i64>,
-    tool_name: Option<&'a str>,
-}
-
-impl<'a> From<&'a NewUsage> for UsageRow<'a> {
-    fn from(usage: &'a NewUsage) -> Self {
-        Self {
-            id: usage.id,
-            call_id: usage.call_id,
-            key_id: usage.key_id,
-            provider: &usage.provider,
-            model: &usage.model,
-            operation: usage.operation,
-            tokens_prompt: usage.tokens_prompt,
-            tokens_cached: usage.tokens_cached,
-            tokens_completion: usage.tokens_completion,
-            tokens_reasoning: usage.tokens_reasoning,
-            tokens_total: usage.tokens_total,
-            estimated: usage.estimated,
-            cost_nano_usd: usage.cost_nano_usd,
-            request_id: usage.request_id.as_deref(),
-            started_at: usage.started_at.map(ms),
-            took_ms: usage.took_ms,
-            tool_name: usage.tool_name.as_deref(),
         }
     }
 }

@@ -6,12 +6,14 @@ use tokio_postgres::types::Type;
 use werkruf_contract::{State, Uuid};
 
 use super::PostgresStore;
+use super::budgets::refusal;
 use super::flush::DbRole;
 use super::outbox::OutboxItem;
 use super::param::ms;
 use super::row::{Columns, only};
 use super::text::{clean, clean_json};
 use super::turn_documents::{Approval, Call, CallResult, Event, Message, check_conversation, check_owner, document};
+use super::usage_documents::Reservation;
 use crate::{ConversationRef, Fence, InboxEntry, OpenTurn, Opened, StoreError, crash};
 
 #[derive(Serialize)]
@@ -52,6 +54,10 @@ struct OpenDocument<'a> {
     unanswered: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expected_last_turn: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    budgets_version: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reservation: Option<Reservation<'a>>,
 }
 
 #[derive(Serialize)]
@@ -111,6 +117,8 @@ impl<'a> From<&'a OpenTurn> for OpenDocument<'a> {
             results: open.results.iter().map(CallResult::from).collect(),
             unanswered: open.unanswered.as_deref(),
             expected_last_turn: open.expected_last_turn.filter(|_| conversation_id.is_some()),
+            budgets_version: open.budgets_version,
+            reservation: open.reservation.as_ref().map(|reservation| Reservation::new(reservation, None)),
         }
     }
 }
@@ -159,6 +167,7 @@ fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result
     let (epoch, first_event) = (columns.int_or_null()?, columns.int_or_null()?);
     let (state, assistant) = (columns.state_or_null()?, columns.text_or_null()?);
     let (stored_turn, stored_fingerprint) = (columns.id_or_null()?, columns.text_or_null()?);
+    let refused = refusal(columns, open.reservation.as_ref())?;
     match (outcome.as_str(), stored_turn) {
         ("stored", _) => Ok(Opened::Stored {
             fence: epoch.map(|epoch| Fence { tenant_id: open.tenant_id, stream_id, owner: open.owner.clone(), epoch }),
@@ -172,6 +181,8 @@ fn opened(columns: &mut Columns<'_>, open: &OpenTurn, stream_id: Uuid) -> Result
         }
         ("unknown", _) => Ok(Opened::UnknownConversation),
         ("superseded", _) => Ok(Opened::Superseded),
+        ("stale_budgets", _) => Ok(Opened::StaleBudgets),
+        ("over_budget", _) => refused.map(Opened::OverBudget).ok_or_else(|| StoreError::Broken("open_turn names no budget".to_owned())),
         ("retried", Some(call_id)) => Ok(Opened::Retried { call_id }),
         (other, _) => Err(StoreError::Broken(format!("open_turn returned {other}"))),
     }

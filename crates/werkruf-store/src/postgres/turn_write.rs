@@ -6,14 +6,16 @@ use tokio_postgres::types::Type;
 use werkruf_contract::{State, Uuid};
 
 use super::PostgresStore;
+use super::budgets::refusal;
 use super::flush::DbRole;
 use super::outbox::OutboxItem;
 use super::param::ms;
 use super::row::only;
 use super::text::clean_json;
 use super::turn_documents::{
-    Approval, Call, CallResult, End, Event, Message, ProviderUpdate, Retry, Start, UsageRow, check_conversation, check_owner, document,
+    Approval, Call, CallResult, End, Event, Message, ProviderUpdate, Retry, Start, check_conversation, check_owner, document,
 };
+use super::usage_documents::{Reservation, UsageRow};
 use crate::{StoreError, TurnChange, TurnWrite, Written, crash};
 
 #[derive(Serialize)]
@@ -29,6 +31,7 @@ struct WriteDocument<'a> {
     now: Timestamp,
     releases_lease: bool,
     clears_partial: bool,
+    releases_reservations: bool,
     // `write_turn` skips the keys that do not exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     messages: Vec<Message<'a>>,
@@ -65,6 +68,8 @@ struct WriteDocument<'a> {
     turn: Option<Change<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     abandoned_step: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reserve: Option<Reservation<'a>>,
 }
 
 #[derive(Serialize)]
@@ -113,6 +118,7 @@ impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
             now: ms(write.now),
             releases_lease: write.releases_lease(),
             clears_partial: write.events.iter().any(|event| event.kind.settles_text()),
+            releases_reservations: write.release_reservations,
             messages: write.messages.iter().map(Message::from).collect(),
             replacements: write.replacements.iter().map(CallResult::from).collect(),
             calls: write.calls.iter().map(Call::from).collect(),
@@ -123,7 +129,7 @@ impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
             provider_updates: write.provider_updates.iter().map(ProviderUpdate::from).collect(),
             ends: write.ends.iter().map(End::from).collect(),
             patches: if write.conversation_id.is_some() { &write.state_patches } else { &[] },
-            usage: write.usage.iter().map(UsageRow::from).collect(),
+            usage: write.usage.iter().map(|usage| UsageRow::new(usage, write.now)).collect(),
             counted: if write.conversation_id.is_some() { &write.counted } else { &[] },
             summary: write.summary.as_ref().filter(|_| write.conversation_id.is_some()).map(|sum| Summary {
                 until: sum.until,
@@ -134,6 +140,7 @@ impl<'a> From<&'a TurnWrite> for WriteDocument<'a> {
             outbox: write.outbox.iter().map(OutboxItem::from).collect(),
             turn: write.turn.as_ref().map(Change::from),
             abandoned_step: write.abandoned_step,
+            reserve: write.reserve.as_ref().map(|reservation| Reservation::new(reservation, None)),
         }
     }
 }
@@ -161,7 +168,8 @@ impl PostgresStore {
         only(&rows, |columns| {
             let first = columns.int_or_null()?.unwrap_or(1);
             let (state, cancel_requested) = (columns.state_or_null()?, columns.flag_or_null()?.unwrap_or(false));
-            Ok(Written { event_seqs: (first..).take(write.events.len()).collect(), state, cancel_requested, over_budget: None })
+            let over_budget = refusal(columns, write.reserve.as_ref())?;
+            Ok(Written { event_seqs: (first..).take(write.events.len()).collect(), state, cancel_requested, over_budget })
         })
     }
 }

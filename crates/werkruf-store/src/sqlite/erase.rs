@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 use werkruf_contract::Uuid;
 
+use super::budgets::delete_budgets_of;
 use super::erased_list::{self, Line};
 use super::hold::{changed, end_turn};
 use super::row::{self, all};
@@ -167,6 +168,7 @@ pub(super) fn erase(
     for (table, column) in rows_to_erase(modules) {
         c.execute(&format!("DELETE FROM {table} WHERE tenant_id = ?1 AND CAST({column} AS TEXT) = ?2"), params![tenant, user_id])?;
     }
+    delete_budgets_of(c, tenant_id, user_id)?;
     let keys = changed(c.execute(KEYS, params![tenant, user_id])?);
     let (mut messages, mut calls) = (0, 0);
     for (turn, foreign) in &turns {

@@ -48,7 +48,8 @@ pub(super) fn end_turn(
         None => Vec::new(),
     };
     let calls = calls_of(c, &turn)?;
-    let write = closer.close(UnfinishedTurn { turn, calls, messages }, fence, reason, now)?;
+    let mut write = closer.close(UnfinishedTurn { turn, calls, messages }, fence, reason, now)?;
+    write.release_reservations = true;
     let open = changed(write.ends.len());
     turn_write::write(c, &write)?;
     Ok(open)

@@ -6,6 +6,8 @@
 mod approvals;
 mod audit;
 mod backup;
+mod budget_ledger;
+mod budgets;
 mod client_requests;
 mod cluster;
 mod credentials;

@@ -12,6 +12,7 @@ use super::row::{all, first};
 use super::text::{Id, Stamp, id_or_null};
 use super::usage_statistics::delete_summed;
 use super::{SqliteStore, erase, streams};
+use crate::budgets::COUNTER_AGE;
 use crate::module::expiring;
 use crate::retention::{CONTACT_AGE, NOTIFICATION_AGE};
 use crate::{DeletedEvents, Retention, RowKey, StoreError, StoreFuture, StreamKey, Sweep, Sweepable, Swept, crash};
@@ -47,6 +48,8 @@ impl Retention for SqliteStore {
             deleted += c.execute(FORGOTTEN_CONTACTS, params![forgotten, BATCH])? as u64;
             let arrived = Stamp::from(now.checked_sub(NOTIFICATION_AGE).unwrap_or(now));
             deleted += c.execute(ARRIVED_NOTIFICATIONS, params![arrived, BATCH])? as u64;
+            let old = now.checked_sub(COUNTER_AGE).unwrap_or(now);
+            deleted += c.execute(OLD_COUNTERS, params![Stamp::from(old), BATCH])? as u64;
             for (table, column) in expiring(modules) {
                 let sql = format!("DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {column} <= ?1 LIMIT {BATCH})");
                 deleted += c.execute(&sql, params![Stamp::from(now)])? as u64;
@@ -156,6 +159,8 @@ const FORGOTTEN_CONTACTS: &str = "DELETE FROM contacts WHERE (tenant_id, channel
        WHERE user_id IS NULL AND conversation_id IS NULL AND updated_at <= ?1 LIMIT ?2)";
 const ARRIVED_NOTIFICATIONS: &str = "DELETE FROM outbox WHERE (tenant_id, id) IN
     (SELECT tenant_id, id FROM outbox WHERE channel = 'webhook' AND status = 'sent' AND updated_at <= ?1 LIMIT ?2)";
+const OLD_COUNTERS: &str = "DELETE FROM budget_periods WHERE (tenant_id, budget_id, subject, period_start) IN
+    (SELECT tenant_id, budget_id, subject, period_start FROM budget_periods WHERE period_start <= ?1 AND reserved = 0 LIMIT ?2)";
 /// An unfinished turn computes its usage from these rows, so they stay.
 const USAGE: &str = "SELECT tenant_id, id, created_at < ?3 AND NOT EXISTS
       (SELECT 1 FROM turns WHERE turns.tenant_id = api_usage.tenant_id AND turns.id = api_usage.turn_id AND turns.finished_at IS NULL)

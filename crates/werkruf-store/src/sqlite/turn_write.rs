@@ -3,6 +3,7 @@
 use rusqlite::{Connection, params};
 use werkruf_contract::{State, Uuid, json_bytes, merge_state};
 
+use super::budget_ledger::Ledger;
 use super::insert::{WriteContext, call, check_call_turn, count, lease, lease_end};
 use super::outbox_rows;
 use super::row::first;
@@ -10,7 +11,8 @@ use super::text::{Id, Stamp};
 use super::turn_open::message_without_conversation;
 use super::usage::put_usage_row;
 use crate::{
-    CallEnd, CallRetry, CallStart, ProviderCallUpdate, Replacement, StoreError, TurnChange, TurnWrite, UsageOwner, Written, crash,
+    CallEnd, CallRetry, CallStart, OverBudget, ProviderCallUpdate, Replacement, StoreError, TurnChange, TurnWrite, UsageOwner, Written,
+    crash,
 };
 
 /// Writes all of it, or nothing: a lost fence or a row in an unexpected state is an error, and the job is rolled back.
@@ -54,15 +56,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
     for change in &write.ends {
         end_call(c, &context, change)?;
     }
-    for usage in &write.usage {
-        let owner = UsageOwner {
-            tenant_id: write.fence.tenant_id,
-            user_id: write.user_id.clone(),
-            conversation_id: write.conversation_id,
-            turn_id: Some(write.turn_id),
-        };
-        put_usage_row(c, &owner, usage, write.now)?;
-    }
+    let over_budget = write_usage(c, &context, write)?;
     if let Some(conversation_id) = write.conversation_id {
         write_counts_and_summary(c, &tenant, conversation_id, write)?;
     }
@@ -83,7 +77,30 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         clear_partial(c, &context)?;
     }
     crash::point("inside_write");
-    Ok(Written { event_seqs, state, cancel_requested, over_budget: None })
+    Ok(Written { event_seqs, state, cancel_requested, over_budget })
+}
+
+/// Writes the usage rows, and the reservations that end and begin with them. Returns the budget that has no room for the next request.
+fn write_usage(c: &Connection, context: &WriteContext<'_>, write: &TurnWrite) -> Result<Option<OverBudget>, StoreError> {
+    let mut ledger = Ledger::new(c, context.tenant);
+    for usage in &write.usage {
+        let owner = UsageOwner {
+            tenant_id: write.fence.tenant_id,
+            user_id: write.user_id.clone(),
+            conversation_id: write.conversation_id,
+            turn_id: Some(write.turn_id),
+        };
+        put_usage_row(c, &owner, usage, write.now, &mut ledger)?;
+    }
+    if write.release_reservations {
+        ledger.end_of_turn(context.turn)?;
+    }
+    let over_budget = match &write.reserve {
+        Some(reservation) => ledger.reserve(reservation, write.turn_id)?,
+        None => None,
+    };
+    ledger.write()?;
+    Ok(over_budget)
 }
 
 /// Allocates the numbers and checks the ownership; a turn that ends or waits also releases the lease. There is no `RETURNING`: SQLite

@@ -1,29 +1,55 @@
 //! [`UsageRows`] on SQLite.
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
+use super::budget_ledger::{Ledger, all_budgets_of, date};
+use super::row::first;
 use super::text::{Id, Stamp, id_or_null};
-use crate::{NewUsage, StoreError, StoreFuture, UsageOwner, UsageRows};
+use crate::budgets::counted_on;
+use crate::usage_statistics::day;
+use crate::{BudgetCounter, NewUsage, StoreError, StoreFuture, UsageOwner, UsageRows};
 
 impl UsageRows for SqliteStore {
     fn put_usage(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| put_usage_row(c, &owner, &usage, now)))
+        Box::pin(self.writer.submit(move |c| {
+            let tenant = Id::from(owner.tenant_id);
+            let mut ledger = Ledger::new(c, &tenant);
+            put_usage_row(c, &owner, &usage, now, &mut ledger)?;
+            ledger.write()
+        }))
     }
 
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| delete_usage_row(c, tenant_id, id)))
+        Box::pin(self.writer.submit(move |c| {
+            let tenant = Id::from(tenant_id);
+            let mut ledger = Ledger::new(c, &tenant);
+            delete_usage_row(c, &tenant, id, &mut ledger)?;
+            ledger.write()
+        }))
     }
 }
 
-pub(super) fn put_usage_row(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<(), StoreError> {
+/// Writes a row, counts it and ends its reservation. The ledger is written afterwards.
+pub(super) fn put_usage_row(
+    c: &Connection,
+    who: &UsageOwner,
+    usage: &NewUsage,
+    now: Timestamp,
+    ledger: &mut Ledger<'_>,
+) -> Result<(), StoreError> {
+    let counted_on = if usage.counted_in.is_empty() { None } else { count(c, usage, now, ledger)? };
+    if let Some(id) = usage.reservation {
+        ledger.end(id)?;
+    }
     c.prepare_cached(
         "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
            operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd,
-           request_id, started_at, took_ms, tool_name)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
+           request_id, started_at, took_ms, tool_name, assistant, counted_on)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)
          ON CONFLICT (id) DO UPDATE SET model = excluded.model, request_id = excluded.request_id, took_ms = excluded.took_ms, tokens_prompt = excluded.tokens_prompt,
            tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion,
            tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total, estimated = excluded.estimated,
@@ -52,12 +78,54 @@ pub(super) fn put_usage_row(c: &Connection, who: &UsageOwner, usage: &NewUsage, 
         usage.started_at.map(Stamp::from),
         usage.took_ms,
         usage.tool_name,
+        usage.assistant,
+        counted_on.map(date),
     ])?;
     Ok(())
 }
 
-/// Does nothing where there is no such row.
-fn delete_usage_row(c: &Connection, tenant_id: Uuid, id: Uuid) -> Result<(), StoreError> {
-    c.prepare_cached("DELETE FROM api_usage WHERE tenant_id = ?1 AND id = ?2")?.execute(params![Id::from(tenant_id), Id::from(id)])?;
+const BEFORE: &str = "SELECT tokens_total, cost_nano_usd, estimated, created_at, counted_on FROM api_usage WHERE id = ?1";
+
+/// Counts what the row adds to the one that it replaces. Returns the day that it counts on, where that is not the day of the row.
+fn count(c: &Connection, usage: &NewUsage, now: Timestamp, ledger: &mut Ledger<'_>) -> Result<Option<Date>, StoreError> {
+    let before = first(&mut *c.prepare_cached(BEFORE)?, params![Id::from(usage.id)], |columns| {
+        let (tokens, cost, estimated) = (columns.int()?, columns.int_or_null()?, columns.flag()?);
+        let of_row = day(columns.time()?);
+        Ok((tokens, cost, estimated, columns.text_or_null()?.and_then(|text| text.parse().ok()).unwrap_or(of_row)))
+    })?;
+    for counter in &usage.counted_in {
+        let amount = counter.unit.amount(usage.tokens_total, usage.cost_nano_usd);
+        match before {
+            None => ledger.count(counter, amount)?,
+            Some((tokens, cost, true, on)) => {
+                let counter = BudgetCounter { period_start: counter.period.start(on), ..counter.clone() };
+                ledger.count(&counter, amount - counter.unit.amount(tokens, cost))?;
+            }
+            Some((_, _, false, _)) => {}
+        }
+    }
+    Ok(counted_on(&usage.counted_in, now))
+}
+
+const DELETED: &str = "SELECT user_id, key_id, assistant, tokens_total, cost_nano_usd, created_at, counted_on FROM api_usage
+    WHERE tenant_id = ?1 AND id = ?2";
+
+/// Does nothing where there is no such row. The ledger is written afterwards.
+pub(super) fn delete_usage_row(c: &Connection, tenant: &Id, id: Uuid, ledger: &mut Ledger<'_>) -> Result<(), StoreError> {
+    let id = Id::from(id);
+    let budgets = all_budgets_of(c, tenant)?;
+    if !budgets.is_empty() {
+        let row = first(&mut *c.prepare_cached(DELETED)?, params![tenant, id], |columns| {
+            let subjects = (columns.text()?, columns.text_or_null()?, columns.text_or_null()?);
+            let (tokens, cost, of_row) = (columns.int()?, columns.int_or_null()?, day(columns.time()?));
+            Ok((subjects, tokens, cost, columns.text_or_null()?.and_then(|text| text.parse().ok()).unwrap_or(of_row)))
+        })?;
+        let Some(((user_id, key_id, assistant), tokens, cost, on)) = row else { return Ok(()) };
+        for budget in &budgets {
+            let Some(counter) = budget.counter(&user_id, key_id.as_deref(), assistant.as_deref(), on) else { continue };
+            ledger.uncount(&counter, budget.unit.amount(tokens, cost))?;
+        }
+    }
+    c.prepare_cached("DELETE FROM api_usage WHERE tenant_id = ?1 AND id = ?2")?.execute(params![tenant, id])?;
     Ok(())
 }

@@ -13,11 +13,12 @@ BEGIN
 END
 $$;
 
--- Commit A: stores a turn. outcome: stored, duplicate, unknown, superseded, or retried, and then stored_turn is the call that has retried it.
+-- Commit A: stores a turn. outcome: stored, duplicate, unknown, superseded, stale_budgets, over_budget (refused says where), or retried, and then
+-- stored_turn is the call that has retried it.
 -- A duplicate without stored_turn is a copy of an item that started no turn.
 CREATE OR REPLACE FUNCTION open_turn(doc jsonb, ttl interval, is_retry boolean,
   OUT outcome text, OUT claimed_epoch bigint, OUT first_event bigint, OUT found_state jsonb, OUT found_assistant text,
-  OUT stored_turn uuid, OUT stored_fingerprint text)
+  OUT stored_turn uuid, OUT stored_fingerprint text, OUT refused jsonb)
 LANGUAGE plpgsql AS $$
 DECLARE
   the_tenant constant uuid := (doc ->> 'tenant_id')::uuid;
@@ -50,13 +51,6 @@ BEGIN
     ELSE
       outcome := 'unknown';
     END IF;
-    IF outcome IS NOT NULL THEN
-      -- A second copy is answered as a duplicate even where the conversation cannot be read any more.
-      SELECT turn_id, fingerprint INTO stored_turn, stored_fingerprint FROM inbox
-      WHERE tenant_id = the_tenant AND channel = entry ->> 'channel' AND account = entry ->> 'account'
-        AND external_id = entry ->> 'external_id' AND expires_at > the_time;
-      IF FOUND THEN outcome := 'duplicate'; END IF;
-    END IF;
   END IF;
   IF outcome IS NULL AND doc #>> '{calls,0,retry_of}' IS NOT NULL THEN
     -- An unknown outcome is retried once; a retry that ended without being sent does not count. The lock makes retries at the same time wait for each other.
@@ -69,6 +63,23 @@ BEGIN
         RETURN;
       END IF;
     END IF;
+  END IF;
+  -- Before anything is written: a refused turn leaves no row. The counters stay locked until the reservation is stored.
+  IF outcome IS NULL AND doc ? 'budgets_version' THEN
+    IF coalesce((SELECT budgets_version FROM tenants WHERE id = the_tenant), 0) <> (doc ->> 'budgets_version')::bigint THEN
+      outcome := 'stale_budgets';
+    ELSIF doc ? 'reservation' THEN
+      PERFORM lock_counters(the_tenant, doc #> '{reservation,claims}');
+      refused := refused_claim(the_tenant, doc #> '{reservation,claims}', '[]');
+      IF refused IS NOT NULL THEN outcome := 'over_budget'; END IF;
+    END IF;
+  END IF;
+  IF outcome IS NOT NULL AND entry IS NOT NULL THEN
+    -- A second copy is answered as a duplicate even where the conversation cannot be read any more, or the first copy took the last of the budget.
+    SELECT turn_id, fingerprint INTO stored_turn, stored_fingerprint FROM inbox
+    WHERE tenant_id = the_tenant AND channel = entry ->> 'channel' AND account = entry ->> 'account'
+      AND external_id = entry ->> 'external_id' AND expires_at > the_time;
+    IF FOUND THEN outcome := 'duplicate'; END IF;
   END IF;
   IF outcome IS NULL AND entry IS NOT NULL THEN
     IF NOT put_inbox(the_tenant, the_time, entry, the_turn) THEN
@@ -126,6 +137,9 @@ BEGIN
   IF doc ? 'approvals' THEN PERFORM put_approvals(the_tenant, the_conversation, the_turn, the_time, doc -> 'approvals'); END IF;
   PERFORM put_events(the_tenant, the_stream, the_turn, the_time, doc -> 'events', first_event);
   IF doc ? 'outbox' THEN PERFORM put_outbox(the_tenant, the_time, doc -> 'outbox'); END IF;
+  IF starts AND doc ? 'reservation' THEN
+    PERFORM change_counters(the_tenant, put_reservation(the_tenant, the_turn, doc -> 'reservation'));
+  END IF;
   outcome := 'stored';
 END
 $$;
@@ -195,7 +209,8 @@ END
 $$;
 
 -- Commits B, C and D: everything a turn writes at once, under its fence. The same write a second time changes nothing and returns the same.
-CREATE OR REPLACE FUNCTION write_turn(doc jsonb, ttl interval, OUT first_event bigint, OUT new_state jsonb, OUT canceled boolean)
+CREATE OR REPLACE FUNCTION write_turn(doc jsonb, ttl interval, OUT first_event bigint, OUT new_state jsonb, OUT canceled boolean,
+  OUT refused jsonb)
 LANGUAGE plpgsql AS $$
 DECLARE
   the_tenant constant uuid := (doc ->> 'tenant_id')::uuid;
@@ -217,6 +232,7 @@ BEGIN
   RETURNING next_event_seq - event_count, next_message_seq - message_count INTO first_event, first_message;
   IF NOT FOUND THEN
     SELECT w.* INTO first_event, new_state, canceled FROM written_before(doc) AS w;
+    refused := refused_before(the_tenant, doc -> 'reserve');
     RETURN;
   END IF;
   IF message_count > 0 THEN PERFORM put_messages(the_tenant, the_conversation, the_turn, the_time, doc -> 'messages', first_message); END IF;
@@ -237,22 +253,6 @@ BEGIN
       AND call_id IN (SELECT value::uuid FROM jsonb_array_elements_text(doc -> 'withdrawn') AS named (value));
   END IF;
   IF doc ? 'starts' OR doc ? 'retries' OR doc ? 'provider_updates' OR doc ? 'ends' THEN PERFORM update_calls(doc, the_tenant, the_turn, the_time); END IF;
-  IF doc ? 'usage' THEN
-    INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model, operation,
-      tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd, request_id, started_at, took_ms,
-      tool_name)
-    SELECT id, the_tenant, doc ->> 'user_id', the_conversation, the_turn, call_id, key_id, the_time, provider, model, operation,
-      tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd, request_id, started_at, took_ms,
-      tool_name
-    FROM jsonb_to_recordset(doc -> 'usage') AS u (id uuid, call_id uuid, key_id uuid, provider text, model text, operation text,
-      tokens_prompt bigint, tokens_cached bigint, tokens_completion bigint, tokens_reasoning bigint, tokens_total bigint,
-      estimated boolean, cost_nano_usd bigint, request_id text, started_at timestamptz, took_ms bigint, tool_name text)
-    -- A request of a tool has an estimated row while it is in progress; the final tokens replace the estimate.
-    ON CONFLICT (tenant_id, id) DO UPDATE SET model = excluded.model, request_id = excluded.request_id, took_ms = excluded.took_ms,
-      tokens_prompt = excluded.tokens_prompt, tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion, tokens_reasoning = excluded.tokens_reasoning,
-      tokens_total = excluded.tokens_total, estimated = excluded.estimated, cost_nano_usd = excluded.cost_nano_usd
-      WHERE api_usage.estimated;
-  END IF;
   IF doc ? 'counted' OR doc ? 'summary' THEN PERFORM put_history(the_tenant, the_conversation, doc -> 'counted', doc -> 'summary'); END IF;
   IF event_count > 0 THEN PERFORM put_events(the_tenant, the_stream, the_turn, the_time, doc -> 'events', first_event); END IF;
   IF doc ? 'outbox' THEN PERFORM put_outbox(the_tenant, the_time, doc -> 'outbox'); END IF;
@@ -276,6 +276,11 @@ BEGIN
     UPDATE turns SET step = (doc ->> 'abandoned_step')::bigint, updated_at = the_time
     WHERE tenant_id = the_tenant AND id = the_turn AND step < (doc ->> 'abandoned_step')::bigint AND finished_at IS NULL;
     IF NOT FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('turn %s', the_turn); END IF;
+  END IF;
+  -- Last, so that the counters of budgets are locked for a short time.
+  IF doc ? 'usage' OR doc ? 'reserve' OR (doc ->> 'releases_reservations')::boolean THEN
+    refused := write_usage(the_tenant, doc ->> 'user_id', the_conversation, the_turn, the_time, coalesce(doc -> 'usage', '[]'),
+      (doc ->> 'releases_reservations')::boolean, doc -> 'reserve', false);
   END IF;
 END
 $$;

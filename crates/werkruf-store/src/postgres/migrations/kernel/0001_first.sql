@@ -9,11 +9,13 @@ CREATE TABLE settings (
   value text NOT NULL
 );
 
+-- budgets_version: changes with every change of the tenant's budgets.
 CREATE TABLE tenants (
   id         uuid NOT NULL PRIMARY KEY,
   tenant_id  uuid NOT NULL GENERATED ALWAYS AS (id) STORED,
   slug       text COLLATE "C" NOT NULL UNIQUE,
-  created_at timestamptz NOT NULL
+  created_at timestamptz NOT NULL,
+  budgets_version bigint NOT NULL DEFAULT 0
 );
 
 -- ---------------------------------------------------------------- people
@@ -430,6 +432,7 @@ CREATE INDEX contacts_of_nobody ON contacts (updated_at) WHERE user_id IS NULL A
 
 -- ---------------------------------------------------------------- usage and provider tokens
 
+-- counted_on: the day whose budgets count the request; null: that of created_at.
 CREATE TABLE api_usage (
   id                uuid NOT NULL,
   tenant_id         uuid NOT NULL,
@@ -453,11 +456,54 @@ CREATE TABLE api_usage (
   started_at        timestamptz,
   took_ms           bigint,
   tool_name         text,
+  assistant         text,
+  counted_on        date,
   cost_usd          double precision GENERATED ALWAYS AS (cost_nano_usd::double precision / 1000000000.0) STORED,
   PRIMARY KEY (tenant_id, id)
 );
 CREATE INDEX api_usage_by_turn ON api_usage (tenant_id, turn_id);
 CREATE INDEX api_usage_by_time ON api_usage (tenant_id, created_at);
+
+-- subject: a user, key or assistant; null: each of them has the budget for itself.
+CREATE TABLE budgets (
+  tenant_id  uuid NOT NULL,
+  id         uuid NOT NULL,
+  scope      text NOT NULL CHECK (scope IN ('tenant', 'user', 'key', 'assistant')),
+  subject    text,
+  period     text NOT NULL CHECK (period IN ('day', 'month')),
+  unit       text NOT NULL CHECK (unit IN ('tokens', 'nano_usd', 'model_calls')),
+  max_amount bigint NOT NULL,
+  configured boolean NOT NULL,
+  created_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE UNIQUE INDEX budgets_by_name ON budgets (tenant_id, scope, coalesce(subject, ''), period, unit);
+
+-- The counters. used: the sum of the usage rows that count. reserved: the sum of the reservations. period_start: the first day, in UTC.
+CREATE TABLE budget_periods (
+  tenant_id    uuid NOT NULL,
+  budget_id    uuid NOT NULL,
+  subject      text COLLATE "C" NOT NULL,
+  period_start date NOT NULL,
+  used         bigint NOT NULL,
+  reserved     bigint NOT NULL,
+  PRIMARY KEY (tenant_id, budget_id, subject, period_start),
+  FOREIGN KEY (tenant_id, budget_id) REFERENCES budgets (tenant_id, id) ON DELETE CASCADE
+) WITH (fillfactor = 50);
+
+-- The worst cases of requests in progress, one row per request and counter. Whoever changes a row has locked its counter.
+CREATE TABLE budget_reservations (
+  tenant_id    uuid NOT NULL,
+  id           uuid NOT NULL,
+  budget_id    uuid NOT NULL,
+  subject      text NOT NULL,
+  period_start date NOT NULL,
+  amount       bigint NOT NULL,
+  turn_id      uuid,
+  expires_at   timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id, budget_id, subject, period_start)
+);
+CREATE INDEX budget_reservations_by_turn ON budget_reservations (tenant_id, turn_id) WHERE turn_id IS NOT NULL;
 
 -- What the requests of a day used, per user, model and tool. Rows of a day that is complete have all its requests; other rows have those whose
 -- usage rows were deleted. They outlive the usage rows.

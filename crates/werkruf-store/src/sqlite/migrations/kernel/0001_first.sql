@@ -12,11 +12,13 @@ CREATE TABLE settings (
   value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- budgets_version: changes with every change of the tenant's budgets.
 CREATE TABLE tenants (
   id         TEXT NOT NULL PRIMARY KEY,
   tenant_id  TEXT GENERATED ALWAYS AS (id) VIRTUAL,
   slug       TEXT NOT NULL UNIQUE,
-  created_at TEXT NOT NULL
+  created_at TEXT NOT NULL,
+  budgets_version INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- ---------------------------------------------------------------- people
@@ -421,7 +423,7 @@ CREATE INDEX contacts_of_nobody ON contacts (updated_at) WHERE user_id IS NULL A
 
 -- ---------------------------------------------------------------- usage and tokens
 
--- Small rows under ids that grow: without a rowid one b-tree holds both.
+-- Small rows under ids that grow: without a rowid one b-tree holds both. counted_on: the day whose budgets count the request; NULL: that of created_at.
 CREATE TABLE api_usage (
   id                TEXT NOT NULL PRIMARY KEY,
   tenant_id         TEXT NOT NULL,
@@ -446,9 +448,51 @@ CREATE TABLE api_usage (
   started_at        TEXT,
   took_ms           INTEGER,
   tool_name         TEXT,
+  assistant         TEXT,
+  counted_on        TEXT,
   cost_usd          REAL GENERATED ALWAYS AS (cost_nano_usd / 1000000000.0) VIRTUAL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX api_usage_by_time ON api_usage (tenant_id, created_at);
+
+-- subject: a user, key or assistant; NULL: each of them has the budget for itself.
+CREATE TABLE budgets (
+  tenant_id  TEXT NOT NULL,
+  id         TEXT NOT NULL,
+  scope      TEXT NOT NULL CHECK (scope IN ('tenant', 'user', 'key', 'assistant')),
+  subject    TEXT,
+  period     TEXT NOT NULL CHECK (period IN ('day', 'month')),
+  unit       TEXT NOT NULL CHECK (unit IN ('tokens', 'nano_usd', 'model_calls')),
+  max_amount INTEGER NOT NULL,
+  configured INTEGER NOT NULL CHECK (configured IN (0, 1)),
+  created_at TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX budgets_by_name ON budgets (tenant_id, scope, coalesce(subject, ''), period, unit);
+
+-- The counters. used: the sum of the usage rows that count. reserved: the sum of the reservations. period_start: the first day, in UTC.
+CREATE TABLE budget_periods (
+  tenant_id    TEXT NOT NULL,
+  budget_id    TEXT NOT NULL,
+  subject      TEXT NOT NULL,
+  period_start TEXT NOT NULL,
+  used         INTEGER NOT NULL,
+  reserved     INTEGER NOT NULL,
+  PRIMARY KEY (tenant_id, budget_id, subject, period_start),
+  FOREIGN KEY (tenant_id, budget_id) REFERENCES budgets (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+-- The worst cases of requests in progress, one row per request and counter. Few rows: no other index pays for its writes.
+CREATE TABLE budget_reservations (
+  tenant_id    TEXT NOT NULL,
+  id           TEXT NOT NULL,
+  budget_id    TEXT NOT NULL,
+  subject      TEXT NOT NULL,
+  period_start TEXT NOT NULL,
+  amount       INTEGER NOT NULL,
+  turn_id      TEXT,
+  expires_at   TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, id, budget_id, subject, period_start)
+) STRICT, WITHOUT ROWID;
 
 -- What the requests of a day used, per user, model and tool. Rows of a day that is complete have all its requests; other rows have those whose
 -- usage rows were deleted. They outlive the usage rows.

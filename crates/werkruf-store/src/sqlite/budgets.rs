@@ -1,0 +1,243 @@
+//! [`Budgets`] on SQLite.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use werkruf_contract::Uuid;
+
+use super::SqliteStore;
+use super::audit::record;
+use super::budget_ledger::{BUDGET, Ledger, budget, date, read_budget, sums};
+use super::row::{all, first};
+use super::text::{Id, Stamp};
+use super::usage::{delete_usage_row, put_usage_row};
+use crate::budgets::{ConfiguredChange, SETTLED_AFTER, created, deleted, no_tenant};
+use crate::{
+    Author, Budget, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, BudgetUse, Budgets, NewReservation, NewUsage, OverBudget,
+    StoreError, StoreFuture, TenantBudgets, UsageOwner,
+};
+
+impl Budgets for SqliteStore {
+    fn all_budgets(&self) -> StoreFuture<'_, Vec<TenantBudgets>> {
+        Box::pin(self.readers.list(|c| {
+            // One statement: the version is that of these budgets.
+            let sql = format!(
+                "SELECT tenants.id, budgets_version, budgets.id IS NOT NULL, {} FROM tenants LEFT JOIN budgets ON budgets.tenant_id = tenants.id
+                 WHERE budgets_version > 0 ORDER BY tenants.id, budgets.id",
+                BUDGET.split(", ").map(|column| format!("budgets.{column}")).collect::<Vec<_>>().join(", ")
+            );
+            let rows = all(&mut *c.prepare_cached(&sql)?, [], |columns| {
+                let (tenant_id, version, found) = (columns.id()?, columns.int()?, columns.flag()?);
+                Ok((tenant_id, version, if found { Some(read_budget(columns)?) } else { None }))
+            })?;
+            Ok(TenantBudgets::collect(rows))
+        }))
+    }
+
+    fn create_budget(&self, budget: Budget, by: Author) -> StoreFuture<'_, bool> {
+        let recorder = self.recorder.clone();
+        Box::pin(self.writer.submit(move |c| {
+            if !insert(c, &budget)? {
+                return Ok(false);
+            }
+            raise_version(c, budget.tenant_id)?;
+            record(c, &recorder, budget.tenant_id, &by, &[created(&budget)], budget.created_at)?;
+            Ok(true)
+        }))
+    }
+
+    fn delete_budget(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool> {
+        let (recorder, at) = (self.recorder.clone(), self.clock.now());
+        Box::pin(self.writer.submit(move |c| {
+            let Some(found) = budget(c, &Id::from(tenant_id), id)? else { return Ok(false) };
+            delete(c, tenant_id, id)?;
+            raise_version(c, tenant_id)?;
+            record(c, &recorder, tenant_id, &by, &[deleted(&found)], at)?;
+            Ok(true)
+        }))
+    }
+
+    fn put_configured_budgets(&self, budgets: Vec<Budget>, now: Timestamp) -> StoreFuture<'_, ()> {
+        let recorder = self.recorder.clone();
+        Box::pin(self.writer.submit(move |c| {
+            let stored = all(&mut c.prepare(&format!("SELECT {BUDGET} FROM budgets"))?, [], read_budget)?;
+            let change = ConfiguredChange::new(stored, budgets, now);
+            for budget in &change.delete {
+                delete(c, budget.tenant_id, budget.id)?;
+            }
+            for (_, budget) in &change.change {
+                let values = params![Id::from(budget.tenant_id), Id::from(budget.id), budget.limit, budget.configured];
+                c.execute("UPDATE budgets SET max_amount = ?3, configured = ?4 WHERE tenant_id = ?1 AND id = ?2", values)?;
+            }
+            for budget in &change.create {
+                insert(c, budget)?;
+            }
+            for (tenant_id, acts) in change.acts() {
+                raise_version(c, tenant_id)?;
+                record(c, &recorder, tenant_id, &Author::server(), &acts, now)?;
+            }
+            Ok(())
+        }))
+    }
+
+    fn budget_uses(&self, tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Vec<BudgetUse>> {
+        Box::pin(self.readers.list(move |c| {
+            let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| date(period.start_at(now)));
+            all(&mut *c.prepare_cached(USES)?, params![Id::from(tenant_id), day, month], |columns| {
+                let counter = BudgetCounter {
+                    budget_id: columns.id()?,
+                    subject: columns.text()?,
+                    period: columns.parsed(BudgetPeriod::parse)?,
+                    period_start: columns.parsed(|text| text.parse().ok())?,
+                    unit: columns.parsed(BudgetUnit::parse)?,
+                };
+                Ok(BudgetUse { counter, used: columns.int()?, reserved: columns.int()? })
+            })
+        }))
+    }
+
+    fn reserve(
+        &self,
+        owner: UsageOwner,
+        reservation: NewReservation,
+        usage: Option<NewUsage>,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Option<OverBudget>> {
+        Box::pin(self.writer.submit(move |c| {
+            let tenant = Id::from(owner.tenant_id);
+            let mut ledger = Ledger::new(c, &tenant);
+            if let Some(refused) = ledger.refusal(&reservation.claims)? {
+                return Ok(Some(refused));
+            }
+            if let Some(usage) = &usage {
+                put_usage_row(c, &owner, usage, now, &mut ledger)?;
+            }
+            ledger.begin(&reservation, owner.turn_id, |claim| claim.used_by(usage.as_ref()))?;
+            ledger.write()?;
+            Ok(None)
+        }))
+    }
+
+    fn cancel_reservation(&self, tenant_id: Uuid, id: Uuid, usage_id: Option<Uuid>) -> StoreFuture<'_, ()> {
+        Box::pin(self.writer.submit(move |c| {
+            let tenant = Id::from(tenant_id);
+            let mut ledger = Ledger::new(c, &tenant);
+            if let Some(usage_id) = usage_id {
+                delete_usage_row(c, &tenant, usage_id, &mut ledger)?;
+            }
+            ledger.end(id)?;
+            ledger.write()
+        }))
+    }
+
+    fn release_expired(&self, now: Timestamp) -> StoreFuture<'_, u64> {
+        Box::pin(async move {
+            let young = Stamp::from(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
+            let work = self
+                .readers
+                .look_up(|c| {
+                    let values = params![Stamp::from(now), young];
+                    first(&mut *c.prepare_cached(WORK)?, values, |columns| columns.flag())
+                })
+                .await?;
+            // In most cases there is nothing to do, and no need for the writer.
+            if work != Some(true) {
+                return Ok(0);
+            }
+            self.writer.submit(move |c| release_and_settle(c, now)).await
+        })
+    }
+}
+
+const USES: &str = "SELECT budget_id, budget_periods.subject, period, period_start, unit, used, reserved FROM budget_periods
+    JOIN budgets ON budgets.tenant_id = budget_periods.tenant_id AND budgets.id = budget_id
+    WHERE budget_periods.tenant_id = ?1 AND period_start = CASE period WHEN 'day' THEN ?2 ELSE ?3 END
+    ORDER BY budget_id, budget_periods.subject";
+const WORK: &str =
+    "SELECT EXISTS (SELECT 1 FROM budget_reservations WHERE expires_at <= ?1) OR EXISTS (SELECT 1 FROM budgets WHERE created_at > ?2)";
+const EXPIRED: &str = "SELECT DISTINCT tenant_id, id FROM budget_reservations WHERE expires_at <= ?1";
+
+fn release_and_settle(c: &Connection, now: Timestamp) -> Result<u64, StoreError> {
+    let expired = all(&mut *c.prepare_cached(EXPIRED)?, params![Stamp::from(now)], |columns| Ok((columns.id()?, columns.id()?)))?;
+    for (tenant_id, id) in &expired {
+        let tenant = Id::from(*tenant_id);
+        let mut ledger = Ledger::new(c, &tenant);
+        ledger.end(*id)?;
+        ledger.write()?;
+    }
+    let young = Stamp::from(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
+    let sql = format!("SELECT {BUDGET} FROM budgets WHERE created_at > ?1");
+    for budget in all(&mut *c.prepare_cached(&sql)?, params![young], read_budget)? {
+        settle(c, &budget, now)?;
+    }
+    Ok(expired.len() as u64)
+}
+
+/// False where there is one with this id or name.
+fn insert(c: &Connection, budget: &Budget) -> Result<bool, StoreError> {
+    let inserted = c.execute(
+        "INSERT INTO budgets (tenant_id, id, scope, subject, period, unit, max_amount, configured, created_at)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+        params![
+            Id::from(budget.tenant_id),
+            Id::from(budget.id),
+            budget.scope.as_str(),
+            budget.subject,
+            budget.period.as_str(),
+            budget.unit.as_str(),
+            budget.limit,
+            budget.configured,
+            Stamp::from(budget.created_at),
+        ],
+    )?;
+    if inserted == 1 {
+        settle(c, budget, budget.created_at)?;
+    }
+    Ok(inserted == 1)
+}
+
+/// Sets the counters of the current period to the sums of their usage rows.
+fn settle(c: &Connection, budget: &Budget, now: Timestamp) -> Result<(), StoreError> {
+    let (tenant, start) = (Id::from(budget.tenant_id), budget.period.start_at(now));
+    let mut sums = sums(c, &tenant, budget, start, None)?;
+    let own = match budget.scope {
+        BudgetScope::Tenant => Some(String::new()),
+        BudgetScope::User | BudgetScope::Key | BudgetScope::Assistant => budget.subject.clone(),
+    };
+    if let Some(own) = own.filter(|_| sums.is_empty()) {
+        sums.push((own, 0));
+    }
+    for (subject, used) in sums {
+        c.prepare_cached(
+            "INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved) VALUES (?1, ?2, ?3, ?4, ?5, 0)
+             ON CONFLICT (tenant_id, budget_id, subject, period_start) DO UPDATE SET used = excluded.used WHERE used <> excluded.used",
+        )?
+        .execute(params![tenant, Id::from(budget.id), subject, date(start), used])?;
+    }
+    Ok(())
+}
+
+/// Deletes a budget with its counters and reservations.
+fn delete(c: &Connection, tenant_id: Uuid, id: Uuid) -> Result<(), StoreError> {
+    let values = params![Id::from(tenant_id), Id::from(id)];
+    c.execute("DELETE FROM budget_reservations WHERE tenant_id = ?1 AND budget_id = ?2", values)?;
+    c.execute("DELETE FROM budgets WHERE tenant_id = ?1 AND id = ?2", values)?;
+    Ok(())
+}
+
+/// Deletes the budgets that name a person or a key of theirs. The counters of budgets for each person stay, as the usage rows do.
+pub(super) fn delete_budgets_of(c: &Connection, tenant_id: Uuid, user_id: &str) -> Result<(), StoreError> {
+    let found = all(&mut c.prepare(OF_PERSON)?, params![Id::from(tenant_id), user_id], |columns| columns.id())?;
+    for id in &found {
+        delete(c, tenant_id, *id)?;
+    }
+    if found.is_empty() { Ok(()) } else { raise_version(c, tenant_id) }
+}
+
+const OF_PERSON: &str = "SELECT id FROM budgets WHERE tenant_id = ?1 AND (scope = 'user' AND subject = ?2
+    OR scope = 'key' AND subject IN (SELECT id FROM api_keys WHERE tenant_id = ?1 AND user_id = ?2))";
+
+/// Every process learns by the version that it must read the budgets again.
+fn raise_version(c: &Connection, tenant_id: Uuid) -> Result<(), StoreError> {
+    let raised = c.execute("UPDATE tenants SET budgets_version = budgets_version + 1 WHERE id = ?1", params![Id::from(tenant_id)])?;
+    if raised == 1 { Ok(()) } else { Err(no_tenant(tenant_id)) }
+}
