@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Texts, Usage, Uuid};
-use werkruf_store::{Cluster, NewReservation, NewUsage, Outbox, People, Records, Turns};
+use werkruf_store::{Cluster, NewReservation, NewUsage, Outbox, People, Records, StoreError, Turns};
 
 use super::in_flight::InFlight;
 use super::results::ResultLimit;
@@ -112,6 +112,14 @@ impl TurnScope {
         if self.models.budgets.has_any(self.tenant_id()) {
             self.journal.stage(Change::ReleaseReservations);
         }
+    }
+
+    /// Continues the count of the turn's tokens where an earlier process stopped.
+    pub(crate) async fn continue_tokens(&self) -> Result<(), StoreError> {
+        if self.tokens.is_limited() {
+            self.tokens.continue_from(self.models.usage.turn_tokens(self.tenant_id(), self.turn_id).await?);
+        }
+        Ok(())
     }
 
     /// Counts a request of the turn towards its budgets. The row ends the reservation.

@@ -46,6 +46,7 @@ fn add_lost_request(turn: &mut Turn, left: &Leftover) {
     }
     if let Some(mut row) = request.lost() {
         turn.scope.charge(&mut row, None);
+        turn.scope.tokens.settle(0, row.tokens_total);
         turn.scope.count_usage(&row);
         turn.scope.journal.stage(row);
     }

@@ -185,6 +185,7 @@ impl Takeover {
             turn.run_until_released(Turn::run).await;
         } else {
             turn.scope.release_reservations();
+            turn.scope.continue_tokens().await?;
             let left = Leftover { turn: self.turn, calls, history, approvals };
             turn.run_until_released(|turn| resume(turn, left)).await;
         }
@@ -233,6 +234,7 @@ impl Takeover {
         let taint = direct_taint(&self.engine, &turn.assistant, &caller);
         let mut scope = self.scope(caller, fence, &registration);
         scope.tokens = Arc::new(TurnTokens::new(context.budget_tokens));
+        scope.continue_tokens().await?;
         let scope = Arc::new(scope);
         let mut left = Leftover { turn: turn.clone(), calls, history: Vec::new(), approvals: self.approvals().await? };
         // No placeholder shows whether approvers know of the call; the events do.
