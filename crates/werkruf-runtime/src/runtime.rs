@@ -176,7 +176,13 @@ impl Runtime {
             wakeup: &engine.wakeup,
             tasks: &engine.tasks,
         };
-        tokio::join!(recovery::recover_until_stopped(engine), self.follow_budgets(), heartbeat.renew(ttl), remote.run(), heartbeat.forward_notifications());
+        tokio::join!(
+            recovery::recover_until_stopped(engine),
+            self.follow_budgets(),
+            heartbeat.renew(ttl),
+            remote.run(),
+            heartbeat.forward_notifications()
+        );
     }
 
     /// Other processes change budgets too. Commit A notices a change at once; requests of running turns and outside turns learn of it here.

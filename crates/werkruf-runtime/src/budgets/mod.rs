@@ -8,8 +8,8 @@ mod refusal;
 mod turn_tokens;
 
 pub use book::BudgetBook;
-pub(crate) use matching::{Applicable, Spender, WorstCase};
 pub use matching::period_end;
+pub(crate) use matching::{Applicable, Spender, WorstCase};
 pub use refusal::BudgetRefusal;
 pub(crate) use refusal::moment;
 pub(crate) use turn_tokens::TurnTokens;

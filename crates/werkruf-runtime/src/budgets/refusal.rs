@@ -97,9 +97,7 @@ impl BudgetRefusal {
     /// What a person reads.
     pub fn message(&self, texts: &Texts) -> String {
         match self {
-            Self::Exceeded { resets_at, .. } => {
-                texts.text("error-budget_exceeded", &[("until", moment(*resets_at).into())])
-            }
+            Self::Exceeded { resets_at, .. } => texts.text("error-budget_exceeded", &[("until", moment(*resets_at).into())]),
             Self::RequestTokens { .. } => texts.text("error-budget_tokens", &[]),
             Self::PriceUnknown { .. } => texts.text("error-price_unknown", &[]),
         }

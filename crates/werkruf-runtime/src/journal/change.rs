@@ -3,8 +3,8 @@
 use serde::Serialize;
 use werkruf_contract::{EventType, State, Uuid};
 use werkruf_store::{
-    CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewMessage, NewOutboxRow, NewReservation, NewUsage, ProviderCallUpdate, Replacement, Summary,
-    TurnChange,
+    CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewMessage, NewOutboxRow, NewReservation, NewUsage, ProviderCallUpdate,
+    Replacement, Summary, TurnChange,
 };
 
 use crate::stored::json;

@@ -191,7 +191,11 @@ impl Journal {
             CommitPoint::Takeover => crash::point("resumed"),
             CommitPoint::CaughtUp => crash::point("caught_up"),
             CommitPoint::End => crash::point("after_d"),
-            CommitPoint::Retry | CommitPoint::ProviderItem | CommitPoint::AbandonedAnswer | CommitPoint::Reservation | CommitPoint::Summary => {}
+            CommitPoint::Retry
+            | CommitPoint::ProviderItem
+            | CommitPoint::AbandonedAnswer
+            | CommitPoint::Reservation
+            | CommitPoint::Summary => {}
         }
         Ok(written)
     }

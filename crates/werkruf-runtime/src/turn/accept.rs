@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 use werkruf_contract::{EventType, Init, State, Uuid, is_locale};
 use werkruf_store::{
-    ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewReservation, OpenTurn, Opened, Replacement, StoreError, StreamKey};
+    ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewReservation, OpenTurn, Opened, Replacement, StoreError, StreamKey,
+};
 
 use super::admission::{Admission, AdmissionRefused, admission, store_over_budget};
 use super::start::StoredTurn;

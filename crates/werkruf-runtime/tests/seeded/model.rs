@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use werkruf_contract::{BoxFuture, CallKind};
 use werkruf_llm::{
-    Answer, AnswerStream, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ProviderItem, RequestSize, TokenUsage, ToolCall, ToolChoice,
+    Answer, AnswerStream, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ProviderItem, RequestSize, TokenUsage, ToolCall,
+    ToolChoice,
 };
 
 use crate::mutant::Mutant;

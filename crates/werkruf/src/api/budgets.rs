@@ -100,9 +100,8 @@ impl BudgetView {
     fn of(budget: Budget, uses: &[BudgetUse], now: Timestamp) -> Self {
         let start = budget.period.start_at(now);
         let own = uses.iter().filter(|found| found.counter.budget_id == budget.id && found.counter.period_start == start);
-        let mut subjects: Vec<SubjectUse> = own
-            .map(|found| SubjectUse { subject: found.counter.subject.clone(), used: found.used, reserved: found.reserved })
-            .collect();
+        let mut subjects: Vec<SubjectUse> =
+            own.map(|found| SubjectUse { subject: found.counter.subject.clone(), used: found.used, reserved: found.reserved }).collect();
         subjects.sort_by(|a, b| (b.used + b.reserved, &a.subject).cmp(&(a.used + a.reserved, &b.subject)));
         let (used, reserved) = subjects.first().map_or((0, 0), |most| (most.used, most.reserved));
         let each = budget.subject.is_none() && budget.scope != BudgetScope::Tenant;
@@ -152,8 +151,9 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
         Subject::Text(text) => text,
     });
     let (scope, period, unit) = (request.scope.as_str(), request.period.as_str(), request.unit.as_str());
-    let checked = BudgetConfig::check(scope, subject, period, unit, request.limit)
-        .map_err(|faults| ApiError::invalid(faults.iter().map(|(key, message)| format!("{key} {message}.")).collect::<Vec<_>>().join(" ")))?;
+    let checked = BudgetConfig::check(scope, subject, period, unit, request.limit).map_err(|faults| {
+        ApiError::invalid(faults.iter().map(|(key, message)| format!("{key} {message}.")).collect::<Vec<_>>().join(" "))
+    })?;
     let now = api.app.clock.now();
     let budget = checked.budget(api.app.clock.new_id(), tenant_id, false, now);
     if !api.app.store.create_budget(budget.clone(), identity.author()).await? {

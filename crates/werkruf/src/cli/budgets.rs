@@ -69,7 +69,9 @@ async fn execute(backend: &Backend, command: Command, json: bool) -> Result<(), 
 
 fn list(response: &Value) {
     let row = |budget: &Value| {
-        ["id", "scope", "subject", "period", "unit", "limit", "used", "reserved", "resets_at"].map(|name| print::cell(budget, name)).to_vec()
+        ["id", "scope", "subject", "period", "unit", "limit", "used", "reserved", "resets_at"]
+            .map(|name| print::cell(budget, name))
+            .to_vec()
     };
     let head = ["BUDGET", "SCOPE", "SUBJECT", "PERIOD", "UNIT", "LIMIT", "USED", "RESERVED", "RESETS"];
     print::list(print::rows(response, "budgets"), "No budgets.", &head, row);

@@ -46,7 +46,9 @@ impl BudgetConfig {
             faults.push(("limit", "takes a whole number that is not negative"));
         }
         match (found_scope, subject.as_deref()) {
-            (Some(BudgetScope::Tenant), Some(_)) => faults.push(("subject", "is for users, keys and assistants; leave it out for a tenant")),
+            (Some(BudgetScope::Tenant), Some(_)) => {
+                faults.push(("subject", "is for users, keys and assistants; leave it out for a tenant"))
+            }
             (Some(BudgetScope::Key), Some(id)) if Uuid::try_parse(id).is_err() => faults.push(("subject", "takes the id of a key")),
             (_, Some(text)) if text.trim().is_empty() || text.len() > MAX_SUBJECT_BYTES => {
                 faults.push(("subject", "takes 1 to 256 bytes; leave it out for a budget that each one has for itself"));
@@ -136,15 +138,15 @@ mod tests {
     #[test]
     fn every_fault_is_named() {
         let one = "[[budgets]]\nscope = 'tenant'\nperiod = 'day'\nunit = 'tokens'\nlimit = 1\n";
-        assert_eq!(
-            read(&one.repeat(2)).1,
-            ["/budgets/1/scope: there is already a budget of this tenant, scope, subject, period and unit"]
-        );
+        assert_eq!(read(&one.repeat(2)).1, ["/budgets/1/scope: there is already a budget of this tenant, scope, subject, period and unit"]);
         let wrong = "[[budgets]]\nscope = 'team'\nperiod = 'week'\nunit = 'usd'\nlimit = -1\n";
         let faults: Vec<String> = read(wrong).1.iter().map(|fault| fault.split(':').next().unwrap_or_default().to_owned()).collect();
         assert_eq!(faults, ["/budgets/0/scope", "/budgets/0/period", "/budgets/0/unit", "/budgets/0/limit"]);
         assert_eq!(read("[[budgets]]\n").1, ["/budgets/0/limit: is missing; write what may be used in a period"]);
         let subject = |scope: &str, subject: &str| read(&one.replace("'tenant'", &format!("'{scope}'\nsubject = {subject}"))).1.len();
-        assert_eq!((subject("tenant", "'x'"), subject("key", "'x'"), subject("assistant", "' '"), subject("assistant", "'x'")), (1, 1, 1, 0));
+        assert_eq!(
+            (subject("tenant", "'x'"), subject("key", "'x'"), subject("assistant", "' '"), subject("assistant", "'x'")),
+            (1, 1, 1, 0)
+        );
     }
 }

@@ -42,6 +42,7 @@ use werkruf_runtime::{Assistant, Limits, SafetyProfile};
 use werkruf_store::KeyRow;
 use werkruf_tools::HttpToolConfig;
 
+pub use budgets::BudgetConfig;
 pub use database::Database;
 pub use embedding::EmbeddingServer;
 pub(crate) use environment::Variable;
@@ -56,7 +57,6 @@ pub(crate) use suggestion::advice;
 pub use template::template;
 pub use tokens::{IssuerKind, TokenIssuer, UnknownRoles};
 pub use violation::ConfigViolation;
-pub use budgets::BudgetConfig;
 pub use webhooks::WebhookConfig;
 
 use crate::listen::CertificateFiles;
