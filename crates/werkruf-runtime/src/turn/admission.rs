@@ -128,15 +128,12 @@ async fn first_worst_case(engine: &Engine, setup: &Setup, message: &InboundMessa
 
 /// A channel with addresses cannot refuse a message: its turn is stored and ends at once, and the person reads why once per period.
 pub(super) async fn store_over_budget(engine: &Engine, message: &mut InboundMessage, refusal: BudgetRefusal) -> Result<(), Refusal> {
-    let told = told_of(engine, message.caller.principal.tenant_id, &message.caller.principal.user_id, &refusal).await?;
-    match &mut message.inbound {
-        Some(channel) => {
-            let retry_after_ms = refusal.retry_after_ms().unwrap_or_default();
-            channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent: told, code: Some(refusal.code()) });
-            Ok(())
-        }
-        None => Err(Refusal::OverBudget(Box::new(refusal))),
-    }
+    let principal = &message.caller.principal;
+    let Some(channel) = &mut message.inbound else { return Err(Refusal::OverBudget(Box::new(refusal))) };
+    let silent = told_of(engine, principal.tenant_id, &principal.user_id, &refusal).await?;
+    let retry_after_ms = refusal.retry_after_ms().unwrap_or_default();
+    channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent, code: Some(refusal.code()) });
+    Ok(())
 }
 
 /// Whether the person was told before that this budget is used up in this period. From now on they were.
