@@ -241,3 +241,7 @@ fn raise_version(c: &Connection, tenant_id: Uuid) -> Result<(), StoreError> {
     let raised = c.execute("UPDATE tenants SET budgets_version = budgets_version + 1 WHERE id = ?1", params![Id::from(tenant_id)])?;
     if raised == 1 { Ok(()) } else { Err(no_tenant(tenant_id)) }
 }
+
+#[cfg(test)]
+#[path = "budgets_tests.rs"]
+mod tests;

@@ -51,7 +51,7 @@ pub(crate) use test_module::*;
 pub(crate) use turns::*;
 pub(crate) use usage::*;
 pub(crate) use usage_statistics::*;
-pub(crate) use world::{Running, World};
+pub(crate) use world::{Running, World, event, to};
 
 /// Defines one test for each shared test function, each on its own store.
 macro_rules! tell {
