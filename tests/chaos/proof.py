@@ -13,7 +13,7 @@ CALL = "(SELECT id FROM tool_calls WHERE attempt = 1 AND status = 'succeeded' LI
 SENT = "(SELECT id FROM tool_calls WHERE attempt = 1 AND effect = 'once' AND status = 'succeeded' LIMIT 1)"
 CONVERSATION = "(SELECT conversation_id FROM turns WHERE kind = 'chat' LIMIT 1)"
 # A budget for the cost of all model requests, with a counter that has used and reserved this much more than the rows say.
-COUNTER = ("INSERT INTO budgets SELECT tenant_id, 'b', 'tenant', NULL, 'month', 'nano_usd', 9, 0, '' FROM api_usage LIMIT 1;"
+COUNTER = ("INSERT INTO budgets (tenant_id, id, scope, subject, period, unit, max_amount, configured, created_at) SELECT tenant_id, 'b', 'tenant', NULL, 'month', 'nano_usd', 9, 0, '' FROM api_usage LIMIT 1;"
            " INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved)"
            " SELECT tenant_id, 'b', '', substr(created_at, 1, 8) || '01', coalesce(sum(cost_nano_usd), 0) + %d, %d FROM api_usage GROUP BY 1, 4 LIMIT 1")
 REPLY = f"role = 'assistant' AND tool_calls IS NULL AND turn_id = {ONE}"

@@ -140,9 +140,16 @@ pub(crate) async fn a_new_budget_counts_rows_of_processes_that_did_not_know_it<S
         world.store.put_usage(world.owner(user), world.usage(), world.now).await.unwrap();
     }
     assert_eq!(world.store.release_expired(world.now).await.unwrap(), 0);
+    assert_eq!(world.uses().await.len(), 2, "other processes may still not know it");
+    world.later(120_000);
+    assert_eq!(world.store.release_expired(world.now).await.unwrap(), 0);
     let row = |subject: &str, used, reserved| (subject.to_owned(), used, reserved);
     assert_eq!(world.uses().await, [row("", 2, 1), row("1", 15, 20), row("2", 15, 0)]);
     assert_sound(&world).await;
+    // Once: afterwards every process counts.
+    world.store.put_usage(world.owner("2"), world.usage(), world.now).await.unwrap();
+    assert_eq!(world.store.release_expired(world.now).await.unwrap(), 0);
+    assert_eq!(world.uses().await, [row("", 2, 1), row("1", 15, 20), row("2", 15, 0)]);
 }
 
 pub(crate) async fn old_counters_are_deleted<S: Tamper>(world: World<S>) {
