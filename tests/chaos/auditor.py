@@ -28,6 +28,8 @@ The invariants and the methods that check them (`proof.py` damages a sound datab
                                                                          notifications
   I11 every WhatsApp message is stored once and answered once, in order, at most twice if marked; every report is applied
                                                                          auditor_whatsapp.py
+  I12 every counter of a budget is the sum of its usage rows and reservations; a turn that has ended reserves nothing
+                                                                         auditor_budgets.py
 """
 import collections
 import json
@@ -35,6 +37,7 @@ import re
 import sqlite3
 import sys
 
+import auditor_budgets
 import auditor_whatsapp
 
 TERMINAL = ("completed", "failed", "canceled")
@@ -56,6 +59,7 @@ class Audit:
         self.usage = group(read("SELECT * FROM api_usage"), "turn_id")
         self.outbox = read("SELECT * FROM outbox ORDER BY id")
         self.approvals = read("SELECT * FROM approvals")
+        self.budgets = [read(f"SELECT * FROM {table}") for table in ("budgets", "budget_periods", "budget_reservations")]
         self.runs = {}
         for message in self.messages:
             found = message["role"] == "user" and re.search(r"run=(\S+)", message["content"])
@@ -73,6 +77,7 @@ class Audit:
                       self.effects, self.replies, self.usage_rows, self.texts, self.notifications):
             check()
         auditor_whatsapp.check(self, self.outbox, self.approvals)
+        auditor_budgets.check(self, *self.budgets)
         return self.violations
 
     def sound_file(self):

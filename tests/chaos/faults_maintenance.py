@@ -22,7 +22,7 @@ MIGRATIONS = [("kernel", path) for path in sorted((CRATES / "werkruf-store/src/s
     (path.parents[2].name.removeprefix("werkruf-"), path) for path in sorted(CRATES.glob("*/migrations/sqlite/*.sql"))]
 RUNNERS = ("server", "command")
 # The invariants that a copy made under load must satisfy; the others need observations of the same moment.
-COPY_INVARIANTS = ("I0", "I2", "I3", "I4", "I5", "I7")
+COPY_INVARIANTS = ("I0", "I2", "I3", "I4", "I5", "I7", "I12")
 
 
 def maintenance(options, model, tool, Experiment):

@@ -12,6 +12,10 @@ ONE = "(SELECT id FROM turns WHERE kind = 'chat' AND status = 'completed' LIMIT 
 CALL = "(SELECT id FROM tool_calls WHERE attempt = 1 AND status = 'succeeded' LIMIT 1)"
 SENT = "(SELECT id FROM tool_calls WHERE attempt = 1 AND effect = 'once' AND status = 'succeeded' LIMIT 1)"
 CONVERSATION = "(SELECT conversation_id FROM turns WHERE kind = 'chat' LIMIT 1)"
+# A budget for the cost of all model requests, with a counter that has used and reserved this much more than the rows say.
+COUNTER = ("INSERT INTO budgets (tenant_id, id, scope, subject, period, unit, max_amount, configured, created_at) SELECT tenant_id, 'b', 'tenant', NULL, 'month', 'nano_usd', 9, 0, '' FROM api_usage LIMIT 1;"
+           " INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved)"
+           " SELECT tenant_id, 'b', '', substr(created_at, 1, 8) || '01', coalesce(sum(cost_nano_usd), 0) + %d, %d FROM api_usage GROUP BY 1, 4 LIMIT 1")
 REPLY = f"role = 'assistant' AND tool_calls IS NULL AND turn_id = {ONE}"
 DAMAGE = [
     ("I0", f"INSERT INTO call_attempts VALUES ('unknown', 'nothing', 1, '', '', 'failed', '')"),
@@ -51,6 +55,10 @@ DAMAGE = [
     ("I9", f"UPDATE turns SET message = 'Something else.' WHERE id = {ONE}"),
     ("I10", f"DELETE FROM outbox WHERE turn_id = {ONE}"),
     ("I10", f"UPDATE outbox SET status = 'dead' WHERE turn_id = {ONE}"),
+    ("I12", COUNTER % (1, 0)),
+    ("I12", COUNTER % (0, 1)),
+    ("I12", COUNTER % (0, 0) + "; INSERT INTO budget_reservations SELECT tenant_id, 'r', 'b', '', period_start, 1, NULL, '' FROM budget_periods WHERE budget_id = 'b'"),
+    ("I12", f"INSERT INTO budget_reservations SELECT tenant_id, 'r', 'b', '', '', 0, id, '' FROM turns WHERE id = {ONE}"),
     *proof_whatsapp.DAMAGE,
 ]
 
@@ -168,12 +176,12 @@ def to_one_file(path):
 
 
 def damage(path, sql):
-    """Changes the database; returns the number of changed rows. Damage that a constraint forbids cannot happen to a real database."""
+    """Changes the database; returns the number of rows that the last statement changed. Damage that a constraint forbids cannot happen to a real database."""
     db = sqlite3.connect(path)
     db.execute("PRAGMA journal_mode = MEMORY")
     try:
         with db:
-            return db.execute(sql).rowcount
+            return [db.execute(statement).rowcount for statement in sql.split("; ")][-1]
     except sqlite3.IntegrityError:
         return 0
     finally:

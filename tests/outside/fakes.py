@@ -73,10 +73,11 @@ def calls(*wanted, before=""):
 
 class Model(FakeServer):
     """Answers each chat completion with the next entry of the script: chunks, ("status", code, headers), ("cut", chunks),
-    or a function of the request that returns one of these. An empty script answers 'Done.'."""
+    or a function of the request that returns one of these. An empty script answers 'Done.', or what `default` makes of the request.
+    `usage` is what it reports for every answer: tokens of the prompt and of the answer."""
 
     def __init__(self):
-        self.script = []
+        self.script, self.default, self.usage = [], None, (10, 5)
 
         class Endpoint(FakeEndpoint):
             def do_GET(self):
@@ -89,7 +90,7 @@ class Model(FakeServer):
                 if fault:
                     return self.answer(400, {"error": {"message": fault, "type": "invalid_request_error"}})
                 with self.owner.lock:
-                    entry = self.owner.script.pop(0) if self.owner.script else text("Done.")
+                    entry = self.owner.script.pop(0) if self.owner.script else self.owner.default or text("Done.")
                 self.respond(entry(request) if callable(entry) else entry)
 
             def respond(self, entry):
@@ -100,7 +101,9 @@ class Model(FakeServer):
                 self.send_header("content-type", "text/event-stream")
                 self.send_header("connection", "close")
                 self.end_headers()
-                chunks = entry[1][:-1] if cut else entry + [{**chunk({}), "choices": [], "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}}]
+                prompt, completion = self.owner.usage
+                usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+                chunks = entry[1][:-1] if cut else entry + [{**chunk({}), "choices": [], "usage": usage}]
                 for item in chunks:
                     self.wfile.write(b"data: " + json.dumps(item).encode() + b"\n\n")
                     self.wfile.flush()

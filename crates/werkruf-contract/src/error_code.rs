@@ -16,6 +16,8 @@ string_enum! {
         ApprovalPending = "approval_pending",
         /// The response of a tool or of the service behind it cannot be read.
         BadResponse = "bad_response",
+        /// A budget has no room for a model request.
+        BudgetExceeded = "budget_exceeded",
         Canceled = "canceled",
         /// The call was open when its process stopped, or its model answer broke off.
         Interrupted = "interrupted",
@@ -28,6 +30,8 @@ string_enum! {
         PermissionDenied = "permission_denied",
         /// The turn stopped the server several times and is not resumed.
         Poison = "poison",
+        /// A budget in money counts a request of a model without a price.
+        PriceUnknown = "price_unknown",
         /// A call that the provider ran itself failed.
         ProviderCallFailed = "provider_call_failed",
         RateLimited = "rate_limited",

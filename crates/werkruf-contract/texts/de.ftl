@@ -16,6 +16,9 @@ error-model_unavailable = Das Sprachmodell antwortet nicht.
 error-unknown_user = Die Person, von der diese Nachricht kam, ist nicht mehr bekannt.
 error-poison = Diese Nachricht hat den Server mehrmals angehalten und wird nicht noch einmal versucht.
 error-too_many_turns = Das waren gerade sehr viele Nachrichten auf einmal. Bitte warte eine Minute und schreib dann noch einmal.
+error-budget_exceeded = Das Budget dafür ist aufgebraucht. Bitte versuche es nach dem { $until } noch einmal.
+error-budget_tokens = Diese Anfrage erlaubt zu wenige Tokens für eine Antwort.
+error-price_unknown = Für das Sprachmodell ist hier kein Preis hinterlegt, deshalb kann ein Budget in Geld es nicht zählen.
 
 # Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = Dafür fehlt dir die Berechtigung.

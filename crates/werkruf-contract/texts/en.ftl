@@ -16,6 +16,9 @@ error-model_unavailable = The language model does not answer.
 error-unknown_user = The person this message came from is no longer known.
 error-poison = This message made the server stop several times and is not tried again.
 error-too_many_turns = You have sent very many messages just now. Please wait a minute and then write again.
+error-budget_exceeded = The budget for this is used up. Please try again after { $until }.
+error-budget_tokens = This request does not allow enough tokens for an answer.
+error-price_unknown = The language model has no price here, so a budget in money cannot count it.
 
 # Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = You are not permitted to see this.

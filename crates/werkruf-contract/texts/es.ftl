@@ -16,6 +16,9 @@ error-model_unavailable = El modelo de lenguaje no responde.
 error-unknown_user = La persona de la que vino este mensaje ya no existe.
 error-poison = Este mensaje ha detenido el servidor varias veces y no se vuelve a intentar.
 error-too_many_turns = Has enviado muchos mensajes seguidos. Espera un minuto, por favor, y vuelve a escribir.
+error-budget_exceeded = El presupuesto para esto está agotado. Inténtalo de nuevo después del { $until }, por favor.
+error-budget_tokens = Esta solicitud no permite suficientes tokens para una respuesta.
+error-price_unknown = El modelo de lenguaje no tiene precio aquí, así que un presupuesto en dinero no puede contarlo.
 
 # Errors of calls, by error code, used when the tool gives no message of its own.
 call-permission_denied = No tienes permiso para ver esto.

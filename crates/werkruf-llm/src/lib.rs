@@ -32,6 +32,7 @@ mod responses;
 mod retry_after;
 mod secrets;
 mod server;
+mod size;
 mod sse;
 mod stream_error;
 mod tokens;
@@ -52,6 +53,7 @@ pub use request::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition
 pub use responses::ResponsesProvider;
 pub use retry_after::retry_after;
 pub use server::{ConfigError, ServerConfig};
+pub use size::RequestSize;
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 pub use tokens::count_tokens;
 pub use web_search::{WebSearch, WebSearchRequest, WebSearchResult};
@@ -68,6 +70,8 @@ pub trait Provider: Send + Sync {
     fn writes_text(&self) -> bool {
         true
     }
+    /// What the request uses at most.
+    fn size(&self, request: &ModelRequest) -> RequestSize;
     /// Sends one request, without retries. Resolves when the response head has arrived, so that the caller can delay reading the body.
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>>;
 }

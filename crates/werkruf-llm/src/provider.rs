@@ -8,7 +8,8 @@ use crate::carry::Origin;
 use crate::encoding::ToolCache;
 use crate::reader::Wire;
 use crate::server::{ConfigError, Server, ServerConfig};
-use crate::{AnswerStream, ModelError, ModelRequest, Provider, ToolDefinition};
+use crate::size::without_attachments;
+use crate::{AnswerStream, ModelError, ModelRequest, Provider, RequestSize, ToolDefinition};
 
 /// An API. The value holds how one server deviates from it.
 pub(crate) trait Api: Debug + Send + Sync + 'static {
@@ -65,6 +66,19 @@ impl<A: Api> Provider for HttpProvider<A> {
 
     fn default_model(&self) -> &str {
         &self.server.config.model
+    }
+
+    fn size(&self, request: &ModelRequest) -> RequestSize {
+        let config = &self.server.config;
+        let origin = self.server.origin(request.model.as_deref().unwrap_or(&config.model));
+        let (plain, attached_tokens) = without_attachments(request, &origin.model);
+        let body = self.api.body(plain.as_ref().unwrap_or(request), &origin, config.max_output_tokens, &self.tools);
+        RequestSize {
+            // A body that cannot be encoded is never sent.
+            text: body.ok().and_then(|body| String::from_utf8(body).ok()).unwrap_or_default(),
+            attached_tokens,
+            max_output_tokens: u64::from(request.token_limit(config.max_output_tokens)),
+        }
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {

@@ -8,7 +8,10 @@ use werkruf_contract::{Citation, Deadline};
 use crate::encoding::is_reasoning_model;
 use crate::server::Server;
 use crate::sse::SseDecoder;
-use crate::{ConfigError, ModelError, ServerConfig, TokenUsage};
+use crate::{ConfigError, ModelError, RequestSize, ServerConfig, TokenUsage};
+
+/// OpenAI limits the context of a web search to this many tokens.
+const SEARCH_TOKENS: u64 = 128_000;
 
 /// A model with a web search tool.
 #[derive(Debug)]
@@ -55,6 +58,13 @@ impl WebSearch {
     /// The model that runs the search.
     pub fn model(&self) -> &str {
         &self.server.config.model
+    }
+
+    /// What the request uses at most. The provider adds what it found to the prompt, at most [`SEARCH_TOKENS`].
+    pub fn size(&self, request: &WebSearchRequest) -> RequestSize {
+        let text = self.body(request).to_string();
+        let max_output_tokens = u64::from(self.server.config.max_output_tokens);
+        RequestSize { text, attached_tokens: SEARCH_TOKENS, max_output_tokens }
     }
 
     /// Sends one request, without retries.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use werkruf_contract::{BoxFuture, Uuid};
+use werkruf_contract::{BoxFuture, ErrorCode, Uuid};
 use werkruf_store::{OutboxRow, PersonAddress};
 
 /// A channel with an address per recipient, such as WhatsApp. Messages come in by its own routes; what it has to send are rows of the outbox.
@@ -75,7 +75,7 @@ pub struct Inbound {
     /// A keyword: the call that answers the message without a model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct: Option<DirectCall>,
-    /// The sender wrote too many messages. The message is stored, and the turn ends without a model request.
+    /// The sender wrote too many messages, or a budget is used up. The message is stored, and the turn ends without a model request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_limit: Option<OverLimit>,
 }
@@ -109,10 +109,13 @@ pub struct DirectCall {
     pub arguments: Value,
 }
 
-/// A message above the limit of turns.
+/// A message above the limit of turns, or of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverLimit {
     pub retry_after_ms: u64,
     /// The sender was told already.
     pub silent: bool,
+    /// Why; `None`: the sender wrote too many messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<ErrorCode>,
 }

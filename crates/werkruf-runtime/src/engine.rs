@@ -10,6 +10,7 @@ use werkruf_store::{Approvals, ClientRequests, Cluster, Outbox, People, Records,
 
 use crate::arrivals::Arrivals;
 use crate::assistant::Assistant;
+use crate::budgets::{Spender, TurnTokens};
 use crate::call::{InFlight, ResultLimit, TurnScope, TurnServices};
 use crate::channel::Inbound;
 use crate::journal::{Audience, Journal, JournalStore, TurnOwner};
@@ -208,6 +209,8 @@ impl Engine {
             user_id: principal.user_id.clone(),
         };
         let audience = Audience::new(owner, Arc::clone(&setup), self.store.clock.clone(), inbound.as_deref());
+        let (tenant_id, user_id) = (principal.tenant_id, principal.user_id.clone());
+        let spender = Spender { tenant_id, user_id, key_id: caller.key_id, assistant: None };
         TurnScope {
             services: self.turn_services.clone(),
             journal: Journal::new(self.journals.clone(), Arc::clone(&running), audience, deadline),
@@ -222,6 +225,9 @@ impl Engine {
             result_limit: ResultLimit::default(),
             inbound,
             used: Mutex::default(),
+            spender,
+            tokens: Arc::new(TurnTokens::default()),
+            reservation: Mutex::default(),
         }
     }
 

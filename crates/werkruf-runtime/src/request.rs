@@ -7,6 +7,7 @@ use serde_json::Value;
 use werkruf_contract::{Principal, ToolContext, ToolOutput, Uuid};
 use werkruf_store::{InboxEntry, StoreError};
 
+use crate::budgets::BudgetRefusal;
 use crate::channel::Inbound;
 use crate::client_request::{ClientRequest, ClientResult};
 use crate::stream::Subscription;
@@ -161,6 +162,8 @@ pub enum Refusal {
     Conflict { code: &'static str, message: String },
     #[error("too many turns; try again in {retry_after_ms} ms")]
     TooMany { retry_after_ms: u64 },
+    #[error("a budget has no room for the request")]
+    OverBudget(Box<BudgetRefusal>),
     #[error("the server is full or shutting down; try again in {retry_after_ms} ms")]
     Busy { retry_after_ms: u64 },
     #[error(transparent)]

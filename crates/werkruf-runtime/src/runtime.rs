@@ -21,6 +21,8 @@ use crate::turn::{self, UnstartedTurn};
 
 /// How long released turns may take to give their leases back.
 const RELEASE_WAIT: Duration = Duration::from_secs(2);
+/// How often the budgets are read where other processes may change them.
+const BUDGETS_EVERY: Duration = Duration::from_secs(1);
 
 /// What one process has to do at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,11 @@ impl Runtime {
     /// What new turns use.
     pub fn setup(&self) -> Arc<Setup> {
         self.engine.setup()
+    }
+
+    /// Reads the budgets of all tenants again, at the start and after a change.
+    pub async fn refresh_budgets(&self) -> Result<(), StoreError> {
+        self.engine.store.models.budgets.refresh().await
     }
 
     /// Accepts a message. When this resolves, the message is durable, and its turn will end.
@@ -182,7 +189,28 @@ impl Runtime {
             wakeup: &engine.wakeup,
             tasks: &engine.tasks,
         };
-        tokio::join!(recovery::recover_until_stopped(engine), heartbeat.renew(ttl), remote.run(), heartbeat.forward_notifications());
+        tokio::join!(
+            recovery::recover_until_stopped(engine),
+            self.follow_budgets(),
+            heartbeat.renew(ttl),
+            remote.run(),
+            heartbeat.forward_notifications()
+        );
+    }
+
+    /// Other processes change budgets too. Commit A notices a change at once; requests of running turns and outside turns learn of it here.
+    async fn follow_budgets(&self) {
+        let engine = &self.engine;
+        loop {
+            tokio::select! {
+                biased;
+                () = engine.stopping.raised() => return,
+                () = tokio::time::sleep(BUDGETS_EVERY) => {}
+            }
+            if let Err(error) = self.refresh_budgets().await {
+                tracing::warn!(%error, "the budgets could not be read again");
+            }
+        }
     }
 
     /// Saves text that is being written, until the last turn of a draining process has ended.

@@ -108,7 +108,7 @@ impl Engine {
             (Err(retry_after_ms), None) => return Err(Refusal::TooMany { retry_after_ms }),
             (Err(retry_after_ms), Some(channel)) => {
                 let silent = !turn.take_notice(&principal.user_id).await;
-                channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent });
+                channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent, code: None });
             }
         }
         Ok(turn)

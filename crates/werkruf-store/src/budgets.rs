@@ -152,9 +152,17 @@ impl Budget {
         })
     }
 
-    /// Whether the period may have usage rows that were written when no process knew the budget. In other periods every row was counted.
-    pub(crate) fn may_be_uncounted(created_at: Timestamp, start: Date) -> bool {
-        start_of(start) <= created_at.checked_add(SETTLED_AFTER).unwrap_or(Timestamp::MAX)
+    /// Whether the period was over when the budget was made. It has no counters.
+    pub(crate) fn is_before(&self, start: Date) -> bool {
+        self.period.last(start) < day(self.created_at)
+    }
+
+    /// The periods in which processes that did not know the new budget may have written usage rows.
+    pub(crate) fn first_periods(&self) -> Vec<Date> {
+        let settled = self.created_at.checked_add(SETTLED_AFTER).unwrap_or(self.created_at);
+        let mut starts = vec![self.period.start_at(self.created_at), self.period.start_at(settled)];
+        starts.dedup();
+        starts
     }
 
     /// What the audit log says about a budget.
@@ -361,7 +369,6 @@ pub trait Budgets: Send + Sync {
     ) -> StoreFuture<'_, Option<OverBudget>>;
     /// Ends a reservation whose request was never sent, and deletes its estimated usage row.
     fn cancel_reservation(&self, tenant_id: Uuid, id: Uuid, usage_id: Option<Uuid>) -> StoreFuture<'_, ()>;
-    /// Releases expired reservations of all tenants, and counts again for budgets that were just made: a process that did not know them yet may have written usage rows. Returns
-    /// how many reservations there were.
+    /// Releases expired reservations of all tenants, and counts usage rows that processes have written that did not know a new budget yet. Returns how many reservations there were.
     fn release_expired(&self, now: Timestamp) -> StoreFuture<'_, u64>;
 }

@@ -22,6 +22,8 @@ pub trait UsageRows: Send + Sync {
     fn put_usage(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()>;
     /// Deletes the row of a request that was never sent.
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()>;
+    /// The tokens of all requests of a turn, its tools' included.
+    fn turn_tokens(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, i64>;
 }
 
 /// One provider request, priced or not.

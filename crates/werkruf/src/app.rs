@@ -13,7 +13,7 @@ use werkruf_contract::{Clock, Uuid};
 use werkruf_flights::{Flights, Seal};
 use werkruf_knowledge::KnowledgeBase;
 use werkruf_llm::{HttpLimits, Provider, http_client};
-use werkruf_runtime::{AlertSources, ModelAccounts, ModelGate, Runtime, Services};
+use werkruf_runtime::{AlertSources, BudgetBook, ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
     Act, Approvals, Author, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records,
     Scopes, SqliteStore, Store, StoreError, Streams, Turns,
@@ -22,10 +22,10 @@ use werkruf_tools::AskGpt;
 use werkruf_workspace::WorkspaceModule;
 
 use crate::api::outage::Outage;
-use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
+use crate::config::{BudgetConfig, Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
-use crate::installation::{initialize, resolve_tenants};
+use crate::installation::{initialize, named_tenant, resolve_tenants};
 use crate::loops::Loops;
 use crate::metrics::ServerMetrics;
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
@@ -188,7 +188,8 @@ impl App {
         let prices = Arc::clone(&config.prices);
         let metrics = Arc::new(ServerMetrics::new());
         let counted = Arc::clone(metrics.runtime());
-        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone(), metrics: counted };
+        let budgets = Arc::new(BudgetBook::new(store.clone()));
+        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), budgets, prices, clock: clock.clone(), metrics: counted };
         let modules = OpenModules {
             on: config.modules,
             workspace: Arc::new(WorkspaceModule::new(database.workspace(), clock.clone())),
@@ -212,6 +213,7 @@ impl App {
         modules.whatsapp.reload(settings);
         let services = Services::new(&store, models, clock.clone(), config.limits.clone());
         let runtime = Runtime::new(services, setup);
+        runtime.refresh_budgets().await?;
         planner.follow(runtime.setup());
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let cluster: Arc<dyn Cluster> = store.clone();
@@ -284,7 +286,22 @@ impl App {
         self.store.as_ref()
     }
 
-    /// Reads the configuration again and replaces tools, assistants, safety profiles and WhatsApp's numbers and keywords; running turns keep the old ones.
+    /// Makes the configured budgets those of this configuration. Only a server does that: a command may have another configuration.
+    pub async fn put_configured_budgets(&self, configured: &[BudgetConfig]) -> Result<(), Vec<ConfigViolation>> {
+        let violation = |path: String, message: String| vec![ConfigViolation::new(path, message)];
+        let now = self.clock.now();
+        let mut budgets = Vec::new();
+        for (at, budget) in configured.iter().enumerate() {
+            let tenant = named_tenant(&budget.tenant, self.people(), &self.clock).await;
+            let tenant_id = tenant.map_err(|message| violation(format!("/budgets/{at}/tenant"), message))?.id;
+            budgets.push(budget.budget(self.clock.new_id(), tenant_id, true, now));
+        }
+        let unstored = |error: StoreError| violation("/budgets".to_owned(), error.to_string());
+        self.store.put_configured_budgets(budgets, now).await.map_err(unstored)?;
+        self.runtime.refresh_budgets().await.map_err(unstored)
+    }
+
+    /// Reads the configuration again and replaces tools, assistants, safety profiles, budgets and WhatsApp's numbers and keywords; running turns keep the old ones.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
         let (modules, clock, token) = (self.modules.clone(), self.clock.clone(), self.operator_token.clone());
@@ -293,6 +310,7 @@ impl App {
         let (config, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
+        self.put_configured_budgets(&config.budgets).await?;
         self.modules.whatsapp.reload(resolve_tenants(config.whatsapp, &config.assistants, self.people(), &self.clock).await?);
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());

@@ -41,7 +41,7 @@ pub(crate) async fn resolve_tenants(
     let mut violations = Vec::new();
     let assistants = Assistants::new(assistants.to_vec());
     for number in &mut settings.numbers {
-        match tenant(&number.tenant, people, clock).await {
+        match named_tenant(&number.tenant, people, clock).await {
             Ok(TenantRow { id, slug }) => {
                 number.tenant_id = id;
                 let name = &number.assistant;
@@ -56,7 +56,8 @@ pub(crate) async fn resolve_tenants(
     if violations.is_empty() { Ok(settings) } else { Err(violations) }
 }
 
-async fn tenant(name: &str, people: &(impl People + ?Sized), clock: &Clock) -> Result<TenantRow, String> {
+/// The tenant that the configuration names. One that is named by a slug is made.
+pub(crate) async fn named_tenant(name: &str, people: &(impl People + ?Sized), clock: &Clock) -> Result<TenantRow, String> {
     if let Some(found) = people.tenant(name.to_owned()).await.map_err(|error| error.to_string())? {
         return Ok(found);
     }

@@ -12,7 +12,9 @@ use jiff::civil::Date;
 use serde_json::Value;
 use werkruf_contract::{BoxFuture, CallKind, Texts};
 
-use crate::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider, TokenUsage, ToolCall, ToolChoice, ToolDefinition};
+use crate::{
+    Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider, RequestSize, TokenUsage, ToolCall, ToolChoice, ToolDefinition,
+};
 
 /// A message for which the tools propose calls.
 #[derive(Debug, Clone)]
@@ -119,6 +121,11 @@ impl Provider for OfflineProvider {
 
     fn writes_text(&self) -> bool {
         false
+    }
+
+    /// The planner reads and writes no tokens.
+    fn size(&self, _: &ModelRequest) -> RequestSize {
+        RequestSize::default()
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {

@@ -38,6 +38,7 @@ pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Re
         let now = scope.clock.now();
         let pause = backoff(attempt, &failure, scope.clock.chance());
         let again = failure.kind.is_retryable()
+            && !failure.is(ErrorCode::BudgetExceeded)
             && status != CallStatus::Canceled
             && attempt < spec.allowed_attempts()
             && pause < timer::left(execution.deadline);
@@ -133,8 +134,10 @@ fn models(scope: &Arc<TurnScope>, job_id: Uuid, tool: &ToolSpec) -> Arc<dyn Mode
     let accounts = ModelAccounts { prices: Arc::clone(&scope.setup.prices), ..scope.models.clone() };
     let journal = Arc::clone(scope);
     let stage = Arc::new(move |usage: NewUsage| journal.journal.stage(usage));
-    let call = ToolCall { id: job_id, tool: tool.name.to_string(), stage };
-    Arc::new(ModelAccess::for_call(accounts, owner, call, scope.caller.key_id))
+    let journal = Arc::clone(scope);
+    let reserved = Arc::new(move || journal.journal.note_reserved());
+    let call = ToolCall { id: job_id, tool: tool.name.to_string(), stage, reserved };
+    Arc::new(ModelAccess::for_call(accounts, owner, call, scope.spender.clone(), Arc::clone(&scope.tokens)))
 }
 
 fn join_failure(error: &tokio::task::JoinError) -> Failure {

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Texts, Usage, Uuid};
-use werkruf_store::{Cluster, NewUsage, Outbox, People, Records, Turns};
+use werkruf_store::{Cluster, NewReservation, NewUsage, Outbox, People, Records, StoreError, Turns};
 
 use super::in_flight::InFlight;
 use super::results::ResultLimit;
+use crate::budgets::{Spender, TurnTokens};
 use crate::channel::Inbound;
-use crate::journal::Journal;
+use crate::journal::{Change, Journal};
 use crate::lease::{RunningTurn, Wakeup};
 use crate::limits::Limits;
 use crate::model::ModelAccounts;
@@ -52,6 +53,12 @@ pub(crate) struct TurnScope {
     pub(crate) inbound: Option<Arc<Inbound>>,
     /// What the turn's own model requests used.
     pub(crate) used: Mutex<Usage>,
+    /// Whose requests the turn's are, for budgets.
+    pub(crate) spender: Spender,
+    /// The tokens that the request allows its turn.
+    pub(crate) tokens: Arc<TurnTokens>,
+    /// What is reserved for the next model request.
+    pub(crate) reservation: Mutex<Option<NewReservation>>,
 }
 
 impl std::ops::Deref for TurnScope {
@@ -87,6 +94,39 @@ impl TurnScope {
     /// Continues the total of an earlier process.
     pub(crate) fn continue_usage(&self, used: Usage) {
         *self.lock_used() = used;
+    }
+
+    /// Takes what is reserved for the next model request.
+    pub(crate) fn take_reservation(&self) -> Option<NewReservation> {
+        self.reservation.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// This is reserved, and its request was not sent yet.
+    pub(crate) fn keep_reservation(&self, reservation: NewReservation) {
+        self.journal.note_reserved();
+        *self.reservation.lock().unwrap_or_else(PoisonError::into_inner) = Some(reservation);
+    }
+
+    /// Releases what an earlier process reserved for the turn, with the next commit.
+    pub(crate) fn release_reservations(&self) {
+        if self.models.budgets.has_any(self.tenant_id()) {
+            self.journal.stage(Change::ReleaseReservations);
+        }
+    }
+
+    /// Continues the count of the turn's tokens where an earlier process stopped.
+    pub(crate) async fn continue_tokens(&self) -> Result<(), StoreError> {
+        if self.tokens.is_limited() {
+            self.tokens.continue_from(self.models.usage.turn_tokens(self.tenant_id(), self.turn_id).await?);
+        }
+        Ok(())
+    }
+
+    /// Counts a request of the turn towards its budgets. The row ends the reservation.
+    pub(crate) fn charge(&self, row: &mut NewUsage, reservation: Option<&NewReservation>) {
+        row.assistant = self.spender.assistant.clone();
+        row.counted_in = self.models.counters(&self.spender, reservation);
+        row.reservation = reservation.map(|reservation| reservation.id);
     }
 
     fn lock_used(&self) -> MutexGuard<'_, Usage> {

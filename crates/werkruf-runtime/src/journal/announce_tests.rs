@@ -94,10 +94,10 @@ fn an_answer_is_one_row_per_part_in_order() {
 #[test]
 fn an_error_is_told_to_the_person_unless_they_know() {
     let failed = || Some(change(TurnStatus::Failed, Some(("too_many_turns", "Slowly")), None));
-    let told = inbound(Some(OverLimit { retry_after_ms: 1, silent: false }));
+    let told = inbound(Some(OverLimit { retry_after_ms: 1, silent: false, code: None }));
     let loud = audience(Vec::new(), Some(&told));
     assert_eq!(sent(&loud.rows_of(&write(&loud, failed()))), [("words:a:49".to_owned(), json!({"type": "text", "text": "Slowly"}))]);
-    let known = inbound(Some(OverLimit { retry_after_ms: 1, silent: true }));
+    let known = inbound(Some(OverLimit { retry_after_ms: 1, silent: true, code: None }));
     let silent = audience(Vec::new(), Some(&known));
     assert_eq!(silent.rows_of(&write(&silent, failed())), []);
     let web = audience(Vec::new(), None);

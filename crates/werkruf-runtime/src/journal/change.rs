@@ -3,8 +3,8 @@
 use serde::Serialize;
 use werkruf_contract::{EventType, State, Uuid};
 use werkruf_store::{
-    CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewMessage, NewOutboxRow, NewUsage, ProviderCallUpdate, Replacement, Summary,
-    TurnChange,
+    CallEnd, CallRetry, CallRow, CallStart, NewApproval, NewMessage, NewOutboxRow, NewReservation, NewUsage, ProviderCallUpdate,
+    Replacement, Summary, TurnChange,
 };
 
 use crate::stored::json;
@@ -24,6 +24,8 @@ pub(crate) enum CommitPoint {
     ProviderItem,
     /// An answer broke off: text that was shown is taken back.
     AbandonedAnswer,
+    /// A budget counts the next model request: what is staged, and the reservation, before the request leaves.
+    Reservation,
     /// A summary of older messages.
     Summary,
     /// The turn waits for approvals and gives its lease back.
@@ -55,6 +57,10 @@ pub(crate) enum Change {
     Turn(TurnChange),
     /// A step whose answer broke off after the provider had run calls. Its number is not used again.
     AbandonedStep(u32),
+    /// The worst case of the next model request.
+    Reserve(NewReservation),
+    /// Every reservation of the turn ends that no usage row of the commit ends.
+    ReleaseReservations,
     /// What is sent about the commit, beside what follows from the other changes.
     Outbox(NewOutboxRow),
     Event(Event),

@@ -1,5 +1,6 @@
 //! Stages the changes of a turn and commits them under its fence.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub(crate) struct Journal {
     /// A commit is tried again until then, since what is staged is known nowhere else.
     deadline: Deadline,
     fence: OnceLock<Fence>,
+    /// Whether this process has reserved something for the turn.
+    reserved: AtomicBool,
     staged: Mutex<Option<Staged>>,
 }
 
@@ -85,8 +88,8 @@ impl Journal {
     pub(crate) fn new(store: JournalStore, running: Arc<RunningTurn>, audience: Audience, deadline: Deadline) -> Self {
         let turn_id = audience.owner.turn_id;
         let stream_id = audience.owner.conversation_id.unwrap_or(turn_id);
-        let (fence, staged) = (OnceLock::new(), Mutex::new(None));
-        Self { store, running, audience, stream_id, turn_id, deadline, fence, staged }
+        let (fence, reserved, staged) = (OnceLock::new(), AtomicBool::new(false), Mutex::new(None));
+        Self { store, running, audience, stream_id, turn_id, deadline, fence, reserved, staged }
     }
 
     /// Who is told about the turn.
@@ -106,6 +109,11 @@ impl Journal {
     /// The conversation, or the turn where there is none.
     pub(crate) const fn stream_id(&self) -> Uuid {
         self.stream_id
+    }
+
+    /// Something is reserved for the turn. What its usage rows leave of that is released when the turn ends or waits.
+    pub(crate) fn note_reserved(&self) {
+        self.reserved.store(true, Ordering::Relaxed);
     }
 
     fn staged(&self) -> MutexGuard<'_, Option<Staged>> {
@@ -152,6 +160,11 @@ impl Journal {
             Change::Summary(summary) => write.summary = Some(summary),
             Change::Turn(change) => write.turn = Some(change),
             Change::AbandonedStep(step) => write.abandoned_step = Some(step),
+            Change::Reserve(reservation) => {
+                self.note_reserved();
+                write.reserve = Some(reservation);
+            }
+            Change::ReleaseReservations => write.release_reservations = true,
             Change::Outbox(row) => write.outbox.push(row),
             Change::Event(event) => {
                 write.events.push(NewEvent { kind: event.kind, data: event.row });
@@ -182,7 +195,11 @@ impl Journal {
             CommitPoint::Takeover => crash::point("resumed"),
             CommitPoint::CaughtUp => crash::point("caught_up"),
             CommitPoint::End => crash::point("after_d"),
-            CommitPoint::Retry | CommitPoint::ProviderItem | CommitPoint::AbandonedAnswer | CommitPoint::Summary => {}
+            CommitPoint::Retry
+            | CommitPoint::ProviderItem
+            | CommitPoint::AbandonedAnswer
+            | CommitPoint::Reservation
+            | CommitPoint::Summary => {}
         }
         Ok(written)
     }
@@ -211,6 +228,7 @@ impl Journal {
         let sent: Vec<Arc<str>> = rows.map(|(row, sent)| sent.map_or_else(|| Arc::from(row.data.as_str()), Arc::from)).collect();
         let (retried, status) = (write.retries.len(), write.turn.as_ref().map(|turn| turn.status));
         let ends_lease = write.turn.as_ref().is_some_and(|turn| turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval);
+        write.release_reservations |= ends_lease && self.reserved.load(Ordering::Relaxed);
         // A write that failed may have been stored all the same.
         let broadcast = &self.store.broadcast;
         let sent_at = timer::now();

@@ -2,21 +2,33 @@
 //!
 //! Invariants: the usage row of a request for a text is durable, with estimated tokens, before the request leaves, so that a crash loses none. In
 //! a turn the final row is staged in the turn's journal; outside a turn it is written at once. A request for vectors reserves no row, because a search
-//! must not wait for a commit: a crash before the call's outcome is committed loses that row.
+//! must not wait for a commit: a crash before the call's outcome is committed loses that row. Where a budget counts a request, its worst case is
+//! reserved before it leaves, in the transaction that writes the estimated row.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use jiff::SignedDuration;
 use werkruf_contract::{
-    BoxFuture, Clock, Deadline, ErrorCode, Failure, ModelSource, Models, NoModels, TextAnswer, TextRequest, ToolErrorType, Uuid,
+    BoxFuture, Clock, Deadline, ErrorCode, Failure, ModelSource, Models, NoModels, TextAnswer, TextRequest, Texts, ToolErrorType, Uuid,
 };
 use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{Answer, Delta, Message, ModelError, ModelFault, ModelRequest, TokenUsage, ToolChoice, WebSearchRequest, in_time};
-use werkruf_store::{NewUsage, UsageOwner, UsageRows};
+use werkruf_llm::{
+    Answer, Delta, Message, ModelError, ModelFault, ModelRequest, RequestSize, TokenUsage, ToolChoice, WebSearchRequest, in_time,
+};
+use werkruf_store::{BudgetCounter, NewReservation, NewUsage, StoreError, UsageOwner, UsageRows};
 
 use super::gate::ModelGate;
 use super::usage::{Meter, Sending, Settlement};
+use super::worst_case::worst_case;
+use crate::budgets::{Applicable, BudgetBook, BudgetRefusal, Spender, TurnTokens, WorstCase};
 use crate::metrics::Metrics;
+use crate::timer;
+
+/// A reservation outlives its request by this much, for the row that settles it.
+const SETTLING: SignedDuration = SignedDuration::from_secs(60);
+/// The language of failures, which the model reads.
+const LOCALE: &str = "en";
 
 /// Takes the usage rows of requests that belong to a turn.
 type StageUsage = Arc<dyn Fn(NewUsage) + Send + Sync>;
@@ -26,10 +38,26 @@ type StageUsage = Arc<dyn Fn(NewUsage) + Send + Sync>;
 pub struct ModelAccounts {
     pub gate: Arc<ModelGate>,
     pub usage: Arc<dyn UsageRows>,
+    pub budgets: Arc<BudgetBook>,
     /// Of requests outside a turn; a turn has its own.
     pub prices: Arc<PriceTable>,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
+}
+
+impl ModelAccounts {
+    /// The counters that a request counts towards. A request counts in the period in which it was admitted.
+    pub(crate) fn counters(&self, spender: &Spender, reservation: Option<&NewReservation>) -> Vec<BudgetCounter> {
+        let Some(applicable) = self.budgets.applicable(spender) else { return Vec::new() };
+        let mut counters = applicable.counters(self.clock.now());
+        let reserved: Vec<&BudgetCounter> = reservation.iter().flat_map(|own| &own.claims).map(|claim| &claim.counter).collect();
+        for counter in &mut counters {
+            if let Some(own) = reserved.iter().find(|own| own.budget_id == counter.budget_id && own.subject == counter.subject) {
+                counter.period_start = own.period_start;
+            }
+        }
+        counters
+    }
 }
 
 /// The tool call that makes requests.
@@ -39,6 +67,8 @@ pub(crate) struct ToolCall {
     pub(crate) tool: String,
     /// Adds a usage row to the turn's journal.
     pub(crate) stage: StageUsage,
+    /// Tells the journal that something is reserved.
+    pub(crate) reserved: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// Access to models in the name of one user.
@@ -48,13 +78,26 @@ pub(crate) struct ModelAccess {
     owner: UsageOwner,
     /// The tool call that makes the requests, and its journal.
     call: Option<ToolCall>,
-    key_id: Option<Uuid>,
+    spender: Spender,
+    /// The tokens that the turn may use.
+    tokens: Arc<TurnTokens>,
+}
+
+/// A request that is about to leave.
+struct Reserved {
+    sending: Sending,
+    /// Its estimated row.
+    row_id: Option<Uuid>,
+    reservation: Option<NewReservation>,
+    /// What it holds of the turn's tokens.
+    tokens: i64,
 }
 
 impl ModelSource for ModelAccounts {
     fn models_for(&self, tenant_id: Uuid, user_id: &str) -> Arc<dyn Models> {
         let owner = UsageOwner { tenant_id, user_id: user_id.to_owned(), ..UsageOwner::default() };
-        Arc::new(ModelAccess { accounts: self.clone(), owner, call: None, key_id: None })
+        let spender = Spender { tenant_id, user_id: user_id.to_owned(), ..Spender::default() };
+        Arc::new(ModelAccess { accounts: self.clone(), owner, call: None, spender, tokens: Arc::default() })
     }
 
     fn embedding_model(&self) -> Option<&str> {
@@ -70,8 +113,14 @@ impl std::fmt::Debug for ModelAccess {
 
 impl ModelAccess {
     /// Access for a tool call of a turn.
-    pub(crate) const fn for_call(accounts: ModelAccounts, owner: UsageOwner, call: ToolCall, key_id: Option<Uuid>) -> Self {
-        Self { accounts, owner, call: Some(call), key_id }
+    pub(crate) const fn for_call(
+        accounts: ModelAccounts,
+        owner: UsageOwner,
+        call: ToolCall,
+        spender: Spender,
+        tokens: Arc<TurnTokens>,
+    ) -> Self {
+        Self { accounts, owner, call: Some(call), spender, tokens }
     }
 
     fn meter<'a>(&'a self, provider: &'a str, model: &'a str, operation: &'static str, sent_bytes: usize) -> Meter<'a> {
@@ -82,7 +131,7 @@ impl ModelAccess {
             sent_bytes,
             call_id: self.call.as_ref().map(|call| call.id),
             tool_name: self.call.as_ref().map(|call| call.tool.as_str()),
-            key_id: self.key_id,
+            key_id: self.spender.key_id,
             prices: &self.accounts.prices,
             clock: &self.accounts.clock,
             metrics: &self.accounts.metrics,
@@ -97,33 +146,98 @@ impl ModelAccess {
         }
     }
 
-    /// Writes the estimated row of a request that is about to leave. Returns the start of the request and the id of the row.
-    async fn reserve(&self, meter: &Meter<'_>) -> (Sending, Option<Uuid>) {
+    /// Makes room for a request that is about to leave, and writes its estimated row where it has one.
+    async fn reserve(
+        &self,
+        meter: &Meter<'_>,
+        size: impl FnOnce() -> RequestSize,
+        estimated: bool,
+        deadline: Deadline,
+    ) -> Result<Reserved, Failure> {
+        let applicable = self.accounts.budgets.applicable(&self.spender);
+        let counts_tokens = self.tokens.is_limited() || applicable.as_ref().is_some_and(Applicable::counts_tokens);
+        let worst = if counts_tokens { worst_case(size(), meter.model, meter.prices).await } else { WorstCase::default() };
+        self.tokens.reserve(worst.tokens).map_err(|refusal| refused(&refusal))?;
         let sending = Sending::starting(&self.accounts.clock);
-        let row = meter.reservation(&sending);
-        let id = row.as_ref().map(|row| row.id);
-        if let Some(row) = row {
-            self.put(row).await;
+        let row = estimated.then(|| meter.reservation(&sending)).flatten();
+        let mut reserved = Reserved { sending, row_id: row.as_ref().map(|row| row.id), reservation: None, tokens: worst.tokens };
+        match (applicable, row) {
+            (Some(applicable), row) => match self.reserve_in(&applicable, worst, row, deadline).await {
+                Ok(reservation) => reserved.reservation = Some(reservation),
+                Err(failure) => {
+                    self.tokens.settle(worst.tokens, 0);
+                    return Err(failure);
+                }
+            },
+            (None, Some(row)) => self.put(self.charged(row, None)).await,
+            (None, None) => {}
         }
-        (sending, id)
+        Ok(reserved)
     }
 
-    /// Replaces the reserved row, or writes a new one. A request that was never sent has no row.
-    async fn settle(&self, meter: &Meter<'_>, (sending, reserved): (&Sending, Option<Uuid>), settlement: &Settlement<'_>) {
-        match (meter.settle(sending, settlement), reserved) {
-            (Some(mut row), reserved) => {
-                row.id = reserved.unwrap_or(row.id);
-                match &self.call {
-                    Some(call) => (call.stage)(row),
-                    None => self.put(row).await,
+    async fn reserve_in(
+        &self,
+        applicable: &Applicable,
+        worst: WorstCase,
+        row: Option<NewUsage>,
+        deadline: Deadline,
+    ) -> Result<NewReservation, Failure> {
+        let (clock, budgets) = (&self.accounts.clock, &self.accounts.budgets);
+        let now = clock.now();
+        let expires_at = now + SignedDuration::try_from(timer::left(deadline)).unwrap_or_default() + SETTLING;
+        let reservation = applicable.reservation(clock.new_id(), worst, now, expires_at).map_err(|refusal| refused(&refusal))?;
+        // The reservation ends with the final row.
+        let row = row.map(|row| NewUsage { reservation: None, ..self.charged(row, Some(&reservation)) });
+        let store = budgets.store().map_err(|error| unchecked(&error))?;
+        match store.reserve(self.owner.clone(), reservation.clone(), row, now).await {
+            Ok(None) => {
+                if let Some(call) = &self.call {
+                    (call.reserved)();
                 }
+                Ok(reservation)
             }
-            (None, Some(id)) => {
-                if let Err(error) = self.accounts.usage.delete_usage(self.owner.tenant_id, id).await {
-                    tracing::error!(%error, "the usage row of a request that was not sent could not be deleted");
-                }
+            Ok(Some(over)) => {
+                self.accounts.gate.conditions().budget_refused(self.owner.tenant_id, &over);
+                Err(refused(&applicable.refusal(&over, now)))
             }
-            (None, None) => {}
+            Err(error) => Err(unchecked(&error)),
+        }
+    }
+
+    /// The row with what budgets need.
+    fn charged(&self, mut row: NewUsage, reservation: Option<&NewReservation>) -> NewUsage {
+        row.assistant = self.spender.assistant.clone();
+        row.counted_in = self.accounts.counters(&self.spender, reservation);
+        row.reservation = reservation.map(|reservation| reservation.id);
+        row
+    }
+
+    /// Replaces the estimated row, or writes a new one. A request that was never sent has no row.
+    async fn settle(&self, meter: &Meter<'_>, reserved: &Reserved, settlement: &Settlement<'_>) {
+        let row = meter.settle(&reserved.sending, settlement);
+        self.tokens.settle(reserved.tokens, row.as_ref().map_or(0, |row| row.tokens_total));
+        let Some(mut row) = row else { return self.cancel(reserved).await };
+        row.id = reserved.row_id.unwrap_or(row.id);
+        let row = self.charged(row, reserved.reservation.as_ref());
+        match &self.call {
+            Some(call) => (call.stage)(row),
+            None => self.put(row).await,
+        }
+    }
+
+    /// Takes everything back: the request was never sent.
+    async fn cancel(&self, reserved: &Reserved) {
+        let (accounts, tenant_id) = (&self.accounts, self.owner.tenant_id);
+        let canceled = match (&reserved.reservation, reserved.row_id) {
+            (Some(reservation), row_id) => match accounts.budgets.store() {
+                Ok(store) => store.cancel_reservation(tenant_id, reservation.id, row_id).await,
+                Err(error) => Err(error),
+            },
+            (None, Some(id)) => accounts.usage.delete_usage(tenant_id, id).await,
+            (None, None) => Ok(()),
+        };
+        if let Err(error) = canceled {
+            tracing::error!(%error, "the usage row of a request that was not sent could not be deleted");
         }
     }
 
@@ -135,10 +249,12 @@ impl ModelAccess {
         }
         let meter = self.meter(provider.name(), provider.default_model(), "ask_gpt", bytes(&request));
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
-        let (sending, reserved) = self.reserve(&meter).await;
+        let request = model_request(request);
+        let reserved = self.reserve(&meter, || provider.size(&request), true, deadline).await?;
+        let sending = &reserved.sending;
         let mut received = String::new();
         let receiving = async {
-            let mut stream = admission.send(model_request(request)).await?;
+            let mut stream = admission.send(request).await?;
             sending.identify(stream.request_id());
             while let Some(delta) = stream.next().await {
                 match delta? {
@@ -156,15 +272,15 @@ impl ModelAccess {
             Some(Ok(answer)) => {
                 let answer = text_answer(answer, provider.default_model());
                 let (usage, text) = (answer.1, answer.0.text.as_str());
-                self.settle(&meter, (&sending, reserved), &Settlement::Answered { usage, text, model: Some(&answer.0.model) }).await;
+                self.settle(&meter, &reserved, &Settlement::Answered { usage, text, model: Some(&answer.0.model) }).await;
                 Ok(answer.0)
             }
             Some(Err(error)) => {
-                self.settle(&meter, (&sending, reserved), &Settlement::Failed { error: &error, received: &received }).await;
+                self.settle(&meter, &reserved, &Settlement::Failed { error: &error, received: &received }).await;
                 Err(failure(&error))
             }
             None => {
-                self.settle(&meter, (&sending, reserved), &Settlement::Aborted { received: &received }).await;
+                self.settle(&meter, &reserved, &Settlement::Aborted { received: &received }).await;
                 Err(late())
             }
         }
@@ -175,21 +291,22 @@ impl ModelAccess {
         let Some(web_search) = gate.web_search() else { return Err(NoModels::not_configured()) };
         let meter = self.meter(web_search.name(), web_search.model(), "ask_gpt", bytes(&request));
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
-        let (sending, reserved) = self.reserve(&meter).await;
         let country = request.locale.split(['-', '_']).nth(1).filter(|code| code.len() == 2).map(str::to_ascii_uppercase);
         let TextRequest { system, messages, temperature, .. } = request;
         let request = WebSearchRequest { system, messages, temperature, country };
+        let reserved = self.reserve(&meter, || web_search.size(&request), true, deadline).await?;
+        let sending = &reserved.sending;
         match admission.search_web(web_search, &request, deadline).await {
             Ok(answer) => {
                 sending.identify(answer.request_id.as_deref());
                 let model = answer.model.unwrap_or_else(|| web_search.model().to_owned());
                 let settlement = Settlement::Answered { usage: answer.usage, text: &answer.text, model: Some(&model) };
-                self.settle(&meter, (&sending, reserved), &settlement).await;
+                self.settle(&meter, &reserved, &settlement).await;
                 let tokens = answer.usage.map(|usage| (usage.input_tokens, usage.output_tokens));
                 Ok(TextAnswer { text: answer.text, model, searches: answer.searches, citations: answer.citations, tokens })
             }
             Err(error) => {
-                self.settle(&meter, (&sending, reserved), &Settlement::Failed { error: &error, received: &error.received }).await;
+                self.settle(&meter, &reserved, &Settlement::Failed { error: &error, received: &error.received }).await;
                 Err(failure(&error))
             }
         }
@@ -200,17 +317,18 @@ impl ModelAccess {
         let Some(embeddings) = gate.embeddings() else { return Err(NoModels::not_configured()) };
         let meter = self.meter(embeddings.name(), embeddings.model(), "embedding", texts.iter().map(String::len).sum());
         let Some(admission) = in_time(deadline, gate.admit_embedding()).await else { return Err(late().nothing_happened()) };
-        let sending = Sending::starting(&self.accounts.clock);
+        let reserved = self.reserve(&meter, || RequestSize::of_texts(&texts), false, deadline).await?;
+        let sending = &reserved.sending;
         match admission.embed(embeddings, &texts, deadline).await {
             Ok(embedded) => {
                 sending.identify(embedded.request_id.as_deref());
                 let usage =
                     embedded.tokens.map(|tokens| TokenUsage { input_tokens: tokens, total_tokens: tokens, ..TokenUsage::default() });
-                self.settle(&meter, (&sending, None), &Settlement::Answered { usage, text: "", model: None }).await;
+                self.settle(&meter, &reserved, &Settlement::Answered { usage, text: "", model: None }).await;
                 Ok(embedded.vectors)
             }
             Err(error) => {
-                self.settle(&meter, (&sending, None), &Settlement::Failed { error: &error, received: "" }).await;
+                self.settle(&meter, &reserved, &Settlement::Failed { error: &error, received: "" }).await;
                 Err(failure(&error))
             }
         }
@@ -257,6 +375,18 @@ fn text_answer(answer: Answer, default_model: &str) -> (TextAnswer, Option<Token
 
 fn late() -> Failure {
     Failure::new(ToolErrorType::Timeout, ErrorCode::ToolTimeout, "The model did not answer in time.")
+}
+
+/// A budget has no room for the request.
+fn refused(refusal: &BudgetRefusal) -> Failure {
+    refusal.failure(&Texts::of(LOCALE))
+}
+
+/// Without its budgets no request leaves.
+fn unchecked(error: &StoreError) -> Failure {
+    Failure::new(ToolErrorType::Retryable, "database_unavailable", "The budget of this request cannot be checked right now.")
+        .because(error.to_string())
+        .nothing_happened()
 }
 
 /// What the user reads. The provider's own message stays in the cause, for the operator.

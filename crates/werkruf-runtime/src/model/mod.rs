@@ -4,6 +4,7 @@ mod access;
 mod gate;
 mod retry;
 mod usage;
+mod worst_case;
 
 pub use access::ModelAccounts;
 pub(crate) use access::{ModelAccess, ToolCall};
@@ -11,3 +12,4 @@ pub(crate) use gate::Admission;
 pub use gate::{ModelGate, ModelProviders};
 pub(crate) use retry::{MAX_SENDS, RetryPause, pause_before_retry};
 pub(crate) use usage::{Meter, Sending, Settlement, estimated_tokens};
+pub(crate) use worst_case::worst_case;

@@ -107,6 +107,7 @@ impl TurnCloser for RecoveryCloser {
         }
         let (change, error_event) = unanswered_end(turn.id, closing.turn_status(), turn.step, error);
         write.turn = Some(change);
+        write.release_reservations = true;
         write.events.push(event(EventType::Error, &error_event));
         Ok(write)
     }

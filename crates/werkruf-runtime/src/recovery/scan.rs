@@ -50,6 +50,7 @@ pub(crate) async fn recover_until_stopped(engine: &Arc<Engine>) {
 
 async fn scan(engine: &Arc<Engine>) -> Result<(), StoreError> {
     expire_approvals(engine).await?;
+    engine.store.models.budgets.release_expired(engine.store.clock.now()).await?;
     recover(engine).await.map(|_| ())?;
     engine.recovery_progress.tick(engine.store.clock.now());
     Ok(())

@@ -8,6 +8,7 @@ use werkruf_store::{ApprovalFilter, ApprovalRow, CallFilter, CallRow, Fence, Mes
 use super::close::Closing;
 use super::leftover::Leftover;
 use super::resume::resume;
+use crate::budgets::TurnTokens;
 use crate::call::TurnScope;
 use crate::channel::Inbound;
 use crate::client_request::ClientRequest;
@@ -181,11 +182,14 @@ impl Takeover {
             place,
             assistant: self.turn.assistant.clone(),
             inbound,
+            reservation: None,
         };
         let turn = stored.turn(fence, state, History::of(&history));
         if self.unstarted && !self.turn.cancel_requested {
             turn.run_until_released(Turn::run).await;
         } else {
+            turn.scope.release_reservations();
+            turn.scope.continue_tokens().await?;
             let left = Leftover { turn: self.turn, calls, history, approvals };
             turn.run_until_released(|turn| resume(turn, left)).await;
         }
@@ -232,7 +236,10 @@ impl Takeover {
         };
         let state: Arc<State> = Arc::new(conversation.map(|row| row.state).unwrap_or_default());
         let taint = direct_taint(&self.engine, &turn.assistant, &caller);
-        let scope = Arc::new(self.scope(caller, fence, &registration));
+        let mut scope = self.scope(caller, fence, &registration);
+        scope.tokens = Arc::new(TurnTokens::new(context.budget_tokens));
+        scope.continue_tokens().await?;
+        let scope = Arc::new(scope);
         let mut left = Leftover { turn: turn.clone(), calls, history: Vec::new(), approvals: self.approvals().await? };
         // No placeholder shows whether approvers know of the call; the events do.
         let events = store.records.events(turn.tenant_id, scope.journal.stream_id(), Some(turn.id), 0, ALL_ROWS.limit).await?;
@@ -255,6 +262,7 @@ impl Takeover {
         let inbound = Inbound::stored(self.turn.inbound.as_deref()).ok().flatten();
         let scope = self.engine.scope(self.engine.setup(), caller, self.turn.id, self.turn.conversation_id, running, inbound);
         scope.journal.bind(fence);
+        scope.release_reservations();
         scope
     }
 

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 use werkruf_contract::{EventType, Init, State, Uuid, is_locale};
-use werkruf_store::{ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, OpenTurn, Opened, Replacement, StoreError, StreamKey};
+use werkruf_store::{
+    ConversationRef, Fence, InboxEntry, NewEvent, NewMessage, NewReservation, OpenTurn, Opened, Replacement, StoreError, StreamKey,
+};
 
+use super::admission::{Admission, AdmissionRefused, admission, store_over_budget};
 use super::start::StoredTurn;
 use crate::arrivals::Arrival;
 use crate::client_request::ClientResult;
 use crate::engine::Engine;
-use crate::lease::QueuePlace;
+use crate::lease::{QueuePlace, RunningTurn};
 use crate::request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Refusal};
 use crate::setup::Setup;
 use crate::stored::json;
@@ -23,6 +26,8 @@ const IDEMPOTENCY_WINDOW: jiff::SignedDuration = jiff::SignedDuration::from_hour
 /// The result that a model gets of a call that its client never answered.
 pub(crate) const NOT_ANSWERED: &str = r#"{"error":{"type":"FATAL","code":"canceled","message":"The client did not run this call."}}"#;
 const TITLE_CHARS: usize = 80;
+/// How often a message is offered to the store while the budgets change.
+const OPEN_TRIES: u32 = 5;
 
 /// What commit A left to do: the turn, its lease if it may start at once, and the conversation's state.
 struct Opening {
@@ -103,19 +108,26 @@ fn requested_locale(message: &InboundMessage) -> Option<String> {
 }
 
 /// Commit A, and its event.
-async fn open(engine: Arc<Engine>, setup: Arc<Setup>, message: InboundMessage, init: Init, place: QueuePlace) -> Result<Opening, Refusal> {
+async fn open(
+    engine: Arc<Engine>,
+    setup: Arc<Setup>,
+    mut message: InboundMessage,
+    init: Init,
+    place: QueuePlace,
+) -> Result<Opening, Refusal> {
     let Init { conversation_id, turn_id, created, .. } = init;
     let tenant_id = message.caller.principal.tenant_id;
     // Registered before it is stored: the recovery scan must never find it without an owner.
     let registration = engine.register(tenant_id, turn_id).ok_or(Refusal::Busy { retry_after_ms: 1000 })?;
-    let open = open_turn(&engine, &message, &init, place.is_first());
-    let (fence, seqs, state, assistant) = match engine.journals.open(open, registration.running()).await? {
+    let (opened, reservation) = commit(&engine, &setup, &mut message, &init, &place, registration.running()).await?;
+    let (fence, seqs, state, assistant) = match opened {
         Opened::Stored { fence, event_seqs, state, assistant } => (fence, event_seqs, state, assistant),
         Opened::Duplicate { turn_id, same_body } => return Err(Refusal::Duplicate { turn_id, same_body }),
         Opened::Recorded => return Err(Refusal::Recorded),
         Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
         // A chat turn retries no call.
         Opened::Superseded | Opened::Retried { .. } => return Err(Refusal::Superseded),
+        // The budgets changed all the time.
         Opened::OverBudget(_) | Opened::StaleBudgets => return Err(Refusal::Busy { retry_after_ms: 1000 }),
     };
     let stream = StreamKey { tenant_id, stream_id: conversation_id };
@@ -125,8 +137,51 @@ async fn open(engine: Arc<Engine>, setup: Arc<Setup>, message: InboundMessage, i
     engine.journals.publish(conversation_id, &event);
     let accepted = AcceptedTurn { conversation_id, turn_id, created, events };
     let inbound = message.inbound.as_ref().map(|channel| Arc::new(channel.inbound.clone()));
-    let turn = StoredTurn { engine, setup, message, init, registration, place, assistant, inbound };
+    // A turn that waits has only checked its budgets.
+    let reservation = reservation.filter(|_| fence.is_some());
+    let turn = StoredTurn { engine, setup, message, init, registration, place, assistant, inbound, reservation };
     Ok(Opening { accepted, turn, fence, state })
+}
+
+/// Commits A with the claims of the first model request. A process that does not know the budgets as they are reads them and tries again.
+async fn commit(
+    engine: &Engine,
+    setup: &Setup,
+    message: &mut InboundMessage,
+    init: &Init,
+    place: &QueuePlace,
+    running: &RunningTurn,
+) -> Result<(Opened, Option<NewReservation>), Refusal> {
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let admission = match admission(engine, setup, message, init).await {
+            Ok(admission) => admission,
+            Err(AdmissionRefused::Store(error)) => return Err(error.into()),
+            Err(AdmissionRefused::Budget(refusal)) => {
+                // A copy is answered as a copy, whatever its budget.
+                if let Some(entry) = inbox_of(message, engine.store.clock.now()) {
+                    refuse_known(engine, message.caller.principal.tenant_id, entry).await?;
+                }
+                store_over_budget(engine, message, refusal).await?;
+                Admission::default()
+            }
+        };
+        let (budgets_version, reservation) = (admission.budgets_version, admission.reservation.clone());
+        let open = OpenTurn { budgets_version, reservation, ..open_turn(engine, message, init, place.is_first()) };
+        match engine.journals.open(open, running).await? {
+            Opened::StaleBudgets if tried < OPEN_TRIES => {
+                let known = admission.budgets_version.unwrap_or_default();
+                engine.store.models.budgets.refresh_from(message.caller.principal.tenant_id, known).await?;
+            }
+            Opened::OverBudget(over) if tried < OPEN_TRIES => {
+                engine.store.models.gate.conditions().budget_refused(message.caller.principal.tenant_id, &over);
+                let refusal = admission.refusal(&over, engine.store.clock.now());
+                store_over_budget(engine, message, refusal.ok_or(Refusal::Busy { retry_after_ms: 1000 })?).await?;
+            }
+            opened => return Ok((opened, admission.reservation)),
+        }
+    }
 }
 
 fn open_turn(engine: &Engine, message: &InboundMessage, init: &Init, start: bool) -> OpenTurn {

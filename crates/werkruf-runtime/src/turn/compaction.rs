@@ -148,7 +148,7 @@ impl Turn {
         }
         match written {
             Ok(text) => Ok(text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())),
-            Err(Stop::Deadline | Stop::Failed(_)) => Ok(None),
+            Err(Stop::Deadline | Stop::Failed(_) | Stop::OverBudget(_)) => Ok(None),
             Err(stop) => Err(stop),
         }
     }

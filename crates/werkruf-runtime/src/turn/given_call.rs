@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use serde_json::Value;
 use werkruf_contract::{CallKind, ErrorCode, State, Texts, ToolErrorType, TurnError, merge_state};
 use werkruf_llm::{Answer, Message, ToolCall};
 
 use super::state::Turn;
+use crate::budgets::moment;
 use crate::call::{CallOutcome, FinishedCall};
 use crate::channel::{DirectCall, OverLimit};
 use crate::journal::Change;
@@ -23,13 +25,15 @@ impl Turn {
         self.scope.inbound.as_ref().is_some_and(|inbound| inbound.needs_no_model())
     }
 
-    /// The error of a turn whose sender wrote too many messages.
+    /// The error of a turn whose sender wrote too many messages, or has no budget left.
     pub(super) fn over_limit(&self) -> Option<TurnError> {
-        let OverLimit { retry_after_ms, .. } = self.scope.inbound.as_ref()?.over_limit?;
-        let code = ErrorCode::TooManyTurns;
-        let message = self.scope.texts.text(&format!("error-{code}"), &[]);
+        let OverLimit { retry_after_ms, code, .. } = self.scope.inbound.as_ref()?.over_limit?;
+        let code = code.unwrap_or(ErrorCode::TooManyTurns);
+        let wait = SignedDuration::from_millis(i64::try_from(retry_after_ms).unwrap_or_default());
+        let until = moment(self.scope.clock.now() + wait);
+        let message = self.scope.texts.text(&format!("error-{code}"), &[("until", until.into())]);
         let error = TurnError::new(ToolErrorType::RateLimit, code, message);
-        Some(TurnError { retry_after_ms: Some(retry_after_ms), ..error })
+        Some(TurnError { retry_after_ms: Some(retry_after_ms).filter(|wait| *wait > 0), ..error })
     }
 
     /// The call that the message stands for, in the form of a model's answer. Any message that accepts no offer ends all offers, with the next

@@ -10,6 +10,7 @@ use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreE
 
 use super::accept::{inbox_entry, refuse_known};
 use super::end::fail;
+use crate::budgets::TurnTokens;
 use crate::call::{
     Arguments, CallBatch, CallOutcome, CallRequest, FinishedCall, PreparedCall, TurnScope, apply_outcome, approver_rows, await_approvals,
     tool_started,
@@ -142,7 +143,10 @@ async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<(Uuid, oneshot:
         let tenant_id = direct.caller.principal.tenant_id;
         let registration = engine.register(tenant_id, turn_id).ok_or(Refusal::Busy { retry_after_ms: 1000 })?;
         let running = Arc::clone(registration.running());
-        let scope = Arc::new(engine.scope(engine.setup(), direct.caller.clone(), turn_id, direct.conversation_id, running, None));
+        let mut scope = engine.scope(engine.setup(), direct.caller.clone(), turn_id, direct.conversation_id, running, None);
+        scope.tokens = Arc::new(TurnTokens::new(direct.context.budget_tokens));
+        scope.spender.assistant = Some(direct.assistant.clone()).filter(|name| !name.is_empty());
+        let scope = Arc::new(scope);
         let taint = direct_taint(engine, &direct.assistant, &direct.caller);
         let turn = DirectTurn { context: direct.context.clone(), state: Arc::new(state), taint, place, registration };
         match turn.open(engine, &scope, direct.clone()).await {

@@ -2,6 +2,7 @@
 //! `invoke` runs a direct call as a turn of its own.
 
 mod accept;
+mod admission;
 mod calls;
 mod compaction;
 mod end;
@@ -9,8 +10,10 @@ mod given_call;
 mod history;
 mod invoke;
 mod model_request;
+mod prompt;
 mod provider_items;
 mod remembered;
+mod reservation;
 mod start;
 mod state;
 mod steps;

@@ -9,6 +9,7 @@ use werkruf_store::{NewUsage, crash};
 
 use super::history::text_bytes;
 use super::provider_items::ProviderItems;
+use super::reservation::Held;
 use super::state::Stop;
 use crate::call::TurnScope;
 use crate::journal::{Change, CommitPoint};
@@ -35,6 +36,13 @@ impl TurnRequest<'_> {
     /// Sends until there is an answer. Staged outcomes are committed while the first request is on its way, and before anything of its answer
     /// is used.
     pub(super) async fn send(&self, usage: &mut Vec<NewUsage>, items: &mut ProviderItems) -> Result<Answer, Stop> {
+        let mut held = Held::of(self.scope);
+        let answered = self.send_until_answered(usage, items, &mut held).await;
+        held.give_back(self.scope);
+        answered
+    }
+
+    async fn send_until_answered(&self, usage: &mut Vec<NewUsage>, items: &mut ProviderItems, held: &mut Held) -> Result<Answer, Stop> {
         let journal = &self.scope.journal;
         let mut sent = 0;
         loop {
@@ -43,13 +51,17 @@ impl TurnRequest<'_> {
                 // Nothing was sent, so nothing is billed.
                 return Err(Stop::Canceled);
             }
+            if self.is_counted() {
+                // Boxed: few requests need it.
+                Box::pin(self.reserve(held)).await?;
+            }
             let sending = Sending::default();
             let opened = match journal.commit_while(self.in_time(self.open(&sending))).await? {
                 Ok(opened) => opened,
                 Err(stop) => {
                     // A request that waits at the gate was not sent.
                     if sending.is_started() {
-                        self.record(usage, self.settle(&sending, &Settlement::Aborted { received: "" }));
+                        self.record(usage, held, self.settle(&sending, &Settlement::Aborted { received: "" }));
                     }
                     return Err(stop);
                 }
@@ -59,12 +71,12 @@ impl TurnRequest<'_> {
                 Ok((stream, _admission)) => match self.receive(stream, &mut received).await {
                     Ok(Ok(answer)) => {
                         sending.identify(answer.response_id.as_deref());
-                        self.record(usage, self.settle(&sending, &answered(&answer)));
+                        self.record(usage, held, self.settle(&sending, &answered(&answer)));
                         return Ok(answer);
                     }
                     Ok(Err(error)) => error,
                     Err(stop) => {
-                        self.record(usage, self.settle(&sending, &Settlement::Aborted { received: &received.text }));
+                        self.record(usage, held, self.settle(&sending, &Settlement::Aborted { received: &received.text }));
                         if matches!(stop, Stop::Deadline) {
                             Box::pin(self.abandon(received)).await?;
                         }
@@ -73,7 +85,7 @@ impl TurnRequest<'_> {
                 },
                 Err(error) => error,
             };
-            self.record(usage, self.failed(&sending, &error, &received.text));
+            self.record(usage, held, self.failed(&sending, &error, &received.text));
             if sent >= MAX_SENDS || !error.is_retryable() {
                 return Err(Stop::Failed(self.turn_error(&error)));
             }
@@ -87,6 +99,17 @@ impl TurnRequest<'_> {
     pub(super) async fn send_unpublished(&self, usage: &mut Vec<NewUsage>) -> Result<Option<String>, Stop> {
         if self.scope.running.is_canceled() {
             return Err(Stop::Canceled);
+        }
+        // What commit A has reserved is for the turn's own request.
+        let mut held = Held::default();
+        let written = self.send_once(usage, &mut held).await;
+        held.end(self.scope);
+        written
+    }
+
+    async fn send_once(&self, usage: &mut Vec<NewUsage>, held: &mut Held) -> Result<Option<String>, Stop> {
+        if self.is_counted() {
+            self.reserve(held).await?;
         }
         let (mut received, sending) = (String::new(), Sending::default());
         let receiving = async {
@@ -103,16 +126,16 @@ impl TurnRequest<'_> {
         match self.in_time(receiving).await {
             Ok(Ok(answer)) => {
                 sending.identify(answer.response_id.as_deref());
-                self.record(usage, self.settle(&sending, &answered(&answer)));
+                self.record(usage, held, self.settle(&sending, &answered(&answer)));
                 Ok(Some(answer.text))
             }
             Ok(Err(error)) => {
-                self.record(usage, self.failed(&sending, &error, &received));
+                self.record(usage, held, self.failed(&sending, &error, &received));
                 Ok(None)
             }
             Err(stop) => {
                 if sending.is_started() {
-                    self.record(usage, self.settle(&sending, &Settlement::Aborted { received: &received }));
+                    self.record(usage, held, self.settle(&sending, &Settlement::Aborted { received: &received }));
                 }
                 Err(stop)
             }
@@ -216,9 +239,10 @@ impl TurnRequest<'_> {
         }
     }
 
-    /// Stages a usage row as soon as it is known, and hands it to the turn's total.
-    fn record(&self, usage: &mut Vec<NewUsage>, row: Option<NewUsage>) {
-        if let Some(row) = row {
+    /// Stages a usage row as soon as it is known, and hands it to the turn's total. A request that was not sent keeps what is held for it.
+    fn record(&self, usage: &mut Vec<NewUsage>, held: &mut Held, row: Option<NewUsage>) {
+        if let Some(mut row) = row {
+            held.settle(self.scope, &mut row);
             self.scope.journal.stage(row.clone());
             usage.push(row);
         }

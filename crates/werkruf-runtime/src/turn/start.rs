@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use werkruf_contract::{Clock, Init, Principal, State, Texts, Uuid};
+use werkruf_contract::{Init, Principal, State, Texts, Uuid};
 use werkruf_llm::Message;
-use werkruf_store::{Fence, MessageRow, Order, Page, StoreError, crash};
+use werkruf_store::{Fence, MessageRow, NewReservation, Order, Page, StoreError, crash};
 
 use super::history::{self, History};
+use super::prompt::Prompt;
 use super::state::{Progress, Turn};
 use super::waiting::{UnstartedTurn, start_when_free};
-use crate::assistant::Assistant;
+use crate::budgets::TurnTokens;
 use crate::call::ResultLimit;
 use crate::channel::Inbound;
 use crate::client_request::ClientRequest;
@@ -37,6 +36,8 @@ pub(crate) struct StoredTurn {
     pub(crate) assistant: String,
     /// As the turn's row has it.
     pub(crate) inbound: Option<Arc<Inbound>>,
+    /// What commit A reserved for the first model request.
+    pub(crate) reservation: Option<NewReservation>,
 }
 
 impl StoredTurn {
@@ -119,28 +120,13 @@ impl StoredTurn {
     pub(crate) fn turn(&self, fence: Fence, state: State, mut history: History) -> Box<Turn> {
         let (engine, message) = (&self.engine, &self.message);
         let principal = &message.caller.principal;
-        let name = &self.assistant;
-        let assistant = engine
-            .assistant_named(&self.setup, name, &message.caller)
-            .cloned()
-            // The conversation's assistant may have been removed from the file; the default one continues.
-            .unwrap_or_else(|_| self.setup.assistants.find("default", &[]).cloned().unwrap_or_else(Assistant::fallback));
-        let client = message.client.clone();
-        let offer = match &client {
-            Some(client) => self.setup.registry.offer_with(&assistant, principal.tenant(), client),
-            None => self.setup.registry.offer(&assistant, principal.tenant()),
-        };
         let mut context = message.context.clone();
-        assistant.pin(&mut context);
         // A short message such as "FRA" does not show its language; then the conversation goes on in its own.
         let locale = context.locale.take().or_else(|| history.locale(principal)).unwrap_or_else(|| principal.language_tag().to_owned());
         context.locale = Some(locale.clone());
-        let today = today(&engine.store.clock, &principal.time_zone);
-        let mut system = assistant.system(principal, &locale, today, &offer.functions);
-        if let Some(instructions) = client.as_ref().and_then(|client| client.instructions.as_deref()) {
-            system.push_str("\n\n");
-            system.push_str(instructions);
-        }
+        let Prompt { assistant, offer, system, today } = Prompt::of(engine, &self.setup, message, &self.assistant, &locale);
+        assistant.pin(&mut context);
+        let client = message.client.clone();
         let assistant_taint = assistant.taint;
         let options = client.as_ref().map(|client| Arc::new(client.options.clone())).unwrap_or_default();
         let leading = history.remember(&state);
@@ -151,6 +137,11 @@ impl StoredTurn {
         scope.debug = message.debug;
         scope.texts = Texts::of(&locale);
         scope.result_limit = ResultLimit::of(assistant.context_tokens);
+        scope.spender.assistant = Some(self.assistant.clone());
+        scope.tokens = Arc::new(TurnTokens::new(context.budget_tokens));
+        if let Some(reservation) = self.reservation.clone() {
+            scope.keep_reservation(reservation);
+        }
         Box::new(Turn {
             engine: Arc::clone(engine),
             scope: Arc::new(scope),
@@ -185,10 +176,4 @@ pub(crate) async fn history_rows(engine: &Engine, tenant_id: Uuid, conversation_
     let mut all = history::client_rows(&ClientRequest::stored(client.as_deref(), turn_id).unwrap_or_default());
     all.extend(rows);
     Ok(all)
-}
-
-/// The date in the user's time zone.
-fn today(clock: &Clock, time_zone: &str) -> Date {
-    let zone = TimeZone::get(time_zone).unwrap_or(TimeZone::UTC);
-    clock.now().to_zoned(zone).date()
 }

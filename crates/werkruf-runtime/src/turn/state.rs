@@ -12,6 +12,7 @@ use werkruf_store::StoreError;
 use super::history::Origin;
 use super::provider_items::ProviderItems;
 use crate::assistant::Assistant;
+use crate::budgets::BudgetRefusal;
 use crate::call::{FinishedCall, TurnScope};
 use crate::client_request::ClientRequest;
 use crate::engine::Engine;
@@ -27,6 +28,8 @@ pub(crate) enum Stop {
     Canceled,
     Deadline,
     Failed(TurnError),
+    /// A budget has no room for the next model request.
+    OverBudget(Box<BudgetRefusal>),
     /// The turn waits for an approval; everything is written.
     AwaitingApproval,
     Store(StoreError),

@@ -67,6 +67,7 @@ impl Office {
         let models = ModelAccounts {
             gate: Arc::new(ModelGate::new(ModelProviders { chat: model, web_search: None, embeddings: None }, 0)),
             usage: store.clone(),
+            budgets: Default::default(),
             prices: Default::default(),
             metrics: Default::default(),
             clock: clock.clone(),

@@ -85,6 +85,7 @@ impl Cluster {
                 0,
             )),
             usage: store.clone(),
+            budgets: Default::default(),
             prices: Default::default(),
             metrics: Default::default(),
             clock: self.clock.clone(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use werkruf_contract::{BoxFuture, Cancel, Effect, Failure, Invocation, Reply, ToolObject, ToolSpec};
-use werkruf_llm::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider};
+use werkruf_llm::{Answer, AnswerStream, Delta, Message, ModelError, ModelRequest, Provider, RequestSize};
 
 /// A message with this text is answered only after the gate is raised.
 pub const HOLD: &str = "hold";
@@ -21,6 +21,10 @@ impl Provider for Model {
 
     fn default_model(&self) -> &str {
         "scripted-1"
+    }
+
+    fn size(&self, _: &ModelRequest) -> RequestSize {
+        RequestSize::default()
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {

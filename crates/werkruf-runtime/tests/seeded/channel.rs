@@ -18,7 +18,7 @@ pub fn inbound(rng: &Rng) -> Option<Inbound> {
         return None;
     }
     let tool = rng.pick(&["lookup", "put", "pay", "echo", "sign", "submit"]).copied().unwrap_or("echo");
-    let over_limit = rng.permille(150).then_some(OverLimit { retry_after_ms: 1000, silent: false });
+    let over_limit = rng.permille(150).then_some(OverLimit { retry_after_ms: 1000, silent: false, code: None });
     Some(Inbound {
         reply_to: ReplyTo { channel: CHANNEL.to_owned(), account: "1".to_owned(), address: "ada".to_owned() },
         direct: Some(DirectCall { tool: tool.to_owned(), arguments: json!({"n": rng.below(6)}) }),

@@ -100,6 +100,7 @@ impl Cluster {
                     0,
                 )),
                 usage: store,
+                budgets: Default::default(),
                 prices: Default::default(),
                 metrics: Default::default(),
                 clock: world.clock.clone(),

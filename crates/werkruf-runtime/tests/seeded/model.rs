@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use werkruf_contract::{BoxFuture, CallKind};
 use werkruf_llm::{
-    Answer, AnswerStream, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ProviderItem, TokenUsage, ToolCall, ToolChoice,
+    Answer, AnswerStream, Delta, Message, ModelError, ModelFault, ModelRequest, Provider, ProviderItem, RequestSize, TokenUsage, ToolCall,
+    ToolChoice,
 };
 
 use crate::mutant::Mutant;
@@ -33,6 +34,10 @@ impl Provider for Model {
 
     fn default_model(&self) -> &str {
         "seeded-1"
+    }
+
+    fn size(&self, _: &ModelRequest) -> RequestSize {
+        RequestSize::default()
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {

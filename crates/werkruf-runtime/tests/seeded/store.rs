@@ -319,6 +319,9 @@ impl UsageRows for Store {
     fn delete_usage(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, ()> {
         not_simulated()
     }
+    fn turn_tokens(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, i64> {
+        not_simulated()
+    }
 }
 
 /// No client of the OpenAI APIs takes part.

@@ -11,7 +11,7 @@ use werkruf_contract::Uuid;
 use super::PostgresStore;
 use super::audit::record;
 use super::fault::Fault;
-use super::flush::{DbRole, Transaction};
+use super::flush::{DbRole, Statement, Transaction};
 use super::param::{clean_or_null, ms, p};
 use super::row::{Columns, all, first, only};
 use super::text::clean;
@@ -137,11 +137,17 @@ impl Budgets for PostgresStore {
             let now = ms(now);
             let rows = self.query(DbRole::System, "SELECT release_expired($1)", &[p(&now)]).await?;
             let released = only(&rows, |columns| columns.int())?;
-            let young = ms(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
-            let rows = self.query(DbRole::System, "SELECT tenant_id, id FROM budgets WHERE created_at > $1", &[p(&young)]).await?;
+            let known = ms(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
+            let sql = format!("SELECT {BUDGET} FROM budgets WHERE NOT settled AND created_at <= $1");
             // Each in its own transaction, which locks counters of one budget only.
-            for (tenant_id, id) in all(&rows, |columns| Ok((columns.id()?, columns.id()?)))? {
-                self.query(DbRole::System, SETTLE, &[p(&tenant_id), p(&id), p(&now)]).await?;
+            for budget in all(&self.query(DbRole::System, &sql, &[p(&known)]).await?, read_budget)? {
+                let (starts, key) = (budget.first_periods(), [p(&budget.tenant_id), p(&budget.id)]);
+                let [tenant, id] = key.clone();
+                let statements = [
+                    Statement { sql: SETTLE, params: &[tenant, id, (&starts, Type::DATE_ARRAY)] },
+                    Statement { sql: SETTLED, params: &key },
+                ];
+                self.run(DbRole::System, &statements).await?;
             }
             Ok(u64::try_from(released).unwrap_or(0))
         })
@@ -153,6 +159,7 @@ const USES: &str = "SELECT budget_id, budget_periods.subject, period, period_sta
     WHERE budget_periods.tenant_id = $1 AND period_start = CASE period WHEN 'day' THEN $2 ELSE $3 END
     ORDER BY budget_id, budget_periods.subject";
 const SETTLE: &str = "SELECT settle_budget($1, $2, $3)::text";
+const SETTLED: &str = "UPDATE budgets SET settled = true WHERE tenant_id = $1 AND id = $2";
 
 /// The columns of [`read_budget`].
 const BUDGET: &str = "id, tenant_id, scope, subject, period, unit, max_amount, configured, created_at";
@@ -191,8 +198,7 @@ pub(super) fn refusal(columns: &mut Columns<'_>, reservation: Option<&NewReserva
 
 /// Budgets change one after another.
 async fn lock_budgets(transaction: &Transaction) -> Result<(), Fault> {
-    let sql = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.budgets', 0))::text";
-    transaction.query(sql, &[]).await.map(|_| ())
+    transaction.query("SELECT lock_budgets()::text", &[]).await.map(|_| ())
 }
 
 async fn budget_by_id(transaction: &Transaction, tenant_id: Uuid, id: Uuid) -> Result<Option<Budget>, Fault> {
@@ -220,7 +226,8 @@ async fn insert(transaction: &Transaction, budget: &Budget) -> Result<bool, Faul
     if transaction.query(sql, &values).await?.is_empty() {
         return Ok(false);
     }
-    transaction.query(SETTLE, &[p(&budget.tenant_id), p(&budget.id), p(&at)]).await?;
+    let start = vec![budget.period.start_at(at)];
+    transaction.query(SETTLE, &[p(&budget.tenant_id), p(&budget.id), (&start, Type::DATE_ARRAY)]).await?;
     Ok(true)
 }
 

@@ -18,10 +18,10 @@ use crate::{
     PeopleEdit, PeopleKind, PeopleRow, Records, StoreError, TurnChange, Turns,
 };
 
-type Process = World<PostgresStore>;
+pub(super) type Process = World<PostgresStore>;
 
 /// One store behind a proxy that can be cut; without LISTEN and NOTIFY, so that every commit is one of an operation.
-async fn behind_proxy(pool_size: usize) -> (Process, Proxy) {
+pub(super) async fn behind_proxy(pool_size: usize) -> (Process, Proxy) {
     let clock = Clock::system(0);
     let (proxy, url) = Proxy::before(&fresh_database()).await;
     let options = PostgresOptions { pool_size, poll_only: true, ..PostgresOptions::new(url) };
@@ -33,7 +33,7 @@ fn event(kind: EventType) -> NewEvent {
 }
 
 /// Runs the operation with its first commit cut, and asserts that it was cut.
-async fn cut<T>(proxy: &Proxy, at: Cut, operation: impl Future<Output = Result<T, StoreError>>) -> T {
+pub(super) async fn cut<T>(proxy: &Proxy, at: Cut, operation: impl Future<Output = Result<T, StoreError>>) -> T {
     let before = proxy.cuts();
     proxy.cut_next(at);
     let done = operation.await.unwrap();

@@ -42,7 +42,8 @@ async fn fill<S: Store>(world: &World<S>) -> Uuid {
     world.act(&done, std::slice::from_ref(&call)).await;
     world.finish_call(&done, &call).await;
     world.complete(&done).await;
-    let open = world.talk().await;
+    let reservation = world.reservation(&[world.worst(&world.calls_per_day(9).await, 1)]);
+    let open = world.begin(world.within(world.new_conversation(), &reservation).await).await;
     let mut call = world.call(&open, 0);
     call.effect = Effect::Once;
     world.act(&open, std::slice::from_ref(&call)).await;
@@ -135,6 +136,7 @@ async fn pending_work_is_ended_and_not_resumed() {
     assert_eq!((turn.status, turn.error_code.as_deref()), (TurnStatus::Failed, Some("Restored")));
     let approvals = store.approvals(tenant, ApprovalFilter::default(), Page::default()).await.unwrap();
     assert_eq!(approvals[0].status.as_str(), "canceled");
+    assert_eq!(world.uses().await, [(String::new(), 2, 0)], "what the turns had reserved is released");
     // The stale owner can write nothing more, and every call has its one result.
     assert!(matches!(store.write(world.to_write(&working)).await, Err(StoreError::Fenced)));
     let history = store.history(tenant, call.conversation_id.unwrap()).await.unwrap();

@@ -150,6 +150,8 @@ impl std::fmt::Debug for PostgresStore {
 #[cfg(test)]
 mod bouncer_tests;
 #[cfg(test)]
+mod budget_tests;
+#[cfg(test)]
 mod cluster_tests;
 #[cfg(test)]
 mod failure_tests;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use tokio_postgres::{Client, NoTls};
 use werkruf_contract::{BoxFuture, Clock};
 
+use super::flush::DbRole;
+use super::row::all;
 use super::{PostgresOptions, PostgresStore};
 use crate::story::Tamper;
 use crate::testbed::fresh_database;
@@ -35,6 +37,24 @@ impl Tamper for PostgresStore {
             client.batch_execute(&format!("SET search_path TO {}; {text}", self.options.schema)).await.unwrap();
         })
     }
+
+    fn texts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>> {
+        Box::pin(async move { all(&self.query(DbRole::System, query, &[]).await.unwrap(), |columns| columns.text()).unwrap() })
+    }
+
+    fn everything(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async move {
+            let tables =
+                "SELECT relname::text FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r' ORDER BY 1";
+            let mut rows = Vec::new();
+            for table in self.texts(tables).await {
+                rows.extend(self.texts(&format!("SELECT '{table} ' || found::text FROM {table} AS found ORDER BY 1")).await);
+            }
+            rows
+        })
+    }
+
+    const COUNTED_ON: &'static str = "CAST(coalesce(u.counted_on, (u.created_at AT TIME ZONE 'UTC')::date) AS TEXT)";
 }
 
 crate::story::tell!(fresh);

@@ -7,6 +7,7 @@ use werkruf_contract::Uuid;
 use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{ms, p};
+use super::row::only;
 use super::text::clean;
 use super::turn_documents::document;
 use super::usage_documents::UsageRow;
@@ -27,5 +28,14 @@ impl UsageRows for PostgresStore {
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
         let sql = "SELECT drop_usage($1, $2, NULL)::text";
         Box::pin(async move { self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&id)]).await.map(|_| ()) })
+    }
+
+    fn turn_tokens(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, i64> {
+        // Ids sort by time, so all usage rows of a turn have ids above the turn's.
+        let sql = "SELECT coalesce(sum(tokens_total), 0)::bigint FROM api_usage WHERE tenant_id = $1 AND turn_id = $2 AND id > $2";
+        Box::pin(async move {
+            let rows = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&turn_id)]).await?;
+            only(&rows, |columns| columns.int())
+        })
     }
 }

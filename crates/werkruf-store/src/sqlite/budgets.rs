@@ -1,13 +1,14 @@
 //! [`Budgets`] on SQLite.
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
 use super::audit::record;
-use super::budget_ledger::{BUDGET, Ledger, budget, date, read_budget, sums};
-use super::row::{all, first};
+use super::budget_ledger::{BUDGET, Ledger, budget, date, read_budget, uncounted};
+use super::row::all;
 use super::text::{Id, Stamp};
 use super::usage::{delete_usage_row, put_usage_row};
 use crate::budgets::{ConfiguredChange, SETTLED_AFTER, created, deleted, no_tenant};
@@ -131,19 +132,25 @@ impl Budgets for SqliteStore {
 
     fn release_expired(&self, now: Timestamp) -> StoreFuture<'_, u64> {
         Box::pin(async move {
-            let young = Stamp::from(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
-            let work = self
-                .readers
-                .look_up(|c| {
-                    let values = params![Stamp::from(now), young];
-                    first(&mut *c.prepare_cached(WORK)?, values, |columns| columns.flag())
-                })
-                .await?;
+            let young = self.readers.look_up(|c| unsettled(c, now)).await?;
+            for budget in young {
+                // The sums may take a while, and the writer does not wait for them: what is uncounted does not change by rows that are counted.
+                let found = self
+                    .readers
+                    .list(move |c| {
+                        let of_start = |start| Ok((start, uncounted(c, &budget, start)?));
+                        let found: Result<Vec<_>, StoreError> = budget.first_periods().into_iter().map(of_start).collect();
+                        Ok((budget, found?))
+                    })
+                    .await?;
+                self.writer.submit(move |c| settle(c, &found.0, &found.1)).await?;
+            }
+            let expired = self.readers.look_up(|c| expired(c, now)).await?;
             // In most cases there is nothing to do, and no need for the writer.
-            if work != Some(true) {
+            if expired.is_empty() {
                 return Ok(0);
             }
-            self.writer.submit(move |c| release_and_settle(c, now)).await
+            self.writer.submit(move |c| release(c, &expired)).await
         })
     }
 }
@@ -152,24 +159,51 @@ const USES: &str = "SELECT budget_id, budget_periods.subject, period, period_sta
     JOIN budgets ON budgets.tenant_id = budget_periods.tenant_id AND budgets.id = budget_id
     WHERE budget_periods.tenant_id = ?1 AND period_start = CASE period WHEN 'day' THEN ?2 ELSE ?3 END
     ORDER BY budget_id, budget_periods.subject";
-const WORK: &str =
-    "SELECT EXISTS (SELECT 1 FROM budget_reservations WHERE expires_at <= ?1) OR EXISTS (SELECT 1 FROM budgets WHERE created_at > ?2)";
 const EXPIRED: &str = "SELECT DISTINCT tenant_id, id FROM budget_reservations WHERE expires_at <= ?1";
 
-fn release_and_settle(c: &Connection, now: Timestamp) -> Result<u64, StoreError> {
-    let expired = all(&mut *c.prepare_cached(EXPIRED)?, params![Stamp::from(now)], |columns| Ok((columns.id()?, columns.id()?)))?;
-    for (tenant_id, id) in &expired {
+fn expired(c: &Connection, now: Timestamp) -> Result<Vec<(Uuid, Uuid)>, StoreError> {
+    all(&mut *c.prepare_cached(EXPIRED)?, params![Stamp::from(now)], |columns| Ok((columns.id()?, columns.id()?)))
+}
+
+/// Returns how many of these reservations there still were.
+fn release(c: &Connection, expired: &[(Uuid, Uuid)]) -> Result<u64, StoreError> {
+    let mut released = 0;
+    for (tenant_id, id) in expired {
         let tenant = Id::from(*tenant_id);
         let mut ledger = Ledger::new(c, &tenant);
-        ledger.end(*id)?;
+        released += u64::from(ledger.end(*id)?);
         ledger.write()?;
     }
-    let young = Stamp::from(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
-    let sql = format!("SELECT {BUDGET} FROM budgets WHERE created_at > ?1");
-    for budget in all(&mut *c.prepare_cached(&sql)?, params![young], read_budget)? {
-        settle(c, &budget, now)?;
+    Ok(released)
+}
+
+/// Budgets that every process knows by now.
+fn unsettled(c: &Connection, now: Timestamp) -> Result<Vec<Budget>, StoreError> {
+    let known = Stamp::from(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
+    let sql = format!("SELECT {BUDGET} FROM budgets WHERE NOT settled AND created_at <= ?1");
+    all(&mut *c.prepare_cached(&sql)?, params![known], read_budget)
+}
+
+fn settle(c: &Connection, budget: &Budget, found: &[(Date, Vec<(String, i64)>)]) -> Result<(), StoreError> {
+    let values = params![Id::from(budget.tenant_id), Id::from(budget.id)];
+    // Another call may have settled it, or it was deleted.
+    if c.execute("UPDATE budgets SET settled = 1 WHERE tenant_id = ?1 AND id = ?2 AND NOT settled", values)? == 1 {
+        for (start, uncounted) in found {
+            add(c, budget, *start, uncounted)?;
+        }
     }
-    Ok(expired.len() as u64)
+    Ok(())
+}
+
+fn add(c: &Connection, budget: &Budget, start: Date, uncounted: &[(String, i64)]) -> Result<(), StoreError> {
+    for (subject, used) in uncounted {
+        c.prepare_cached(
+            "INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved) VALUES (?1, ?2, ?3, ?4, ?5, 0)
+             ON CONFLICT (tenant_id, budget_id, subject, period_start) DO UPDATE SET used = used + excluded.used",
+        )?
+        .execute(params![Id::from(budget.tenant_id), Id::from(budget.id), subject, date(start), used])?;
+    }
+    Ok(())
 }
 
 /// False where there is one with this id or name.
@@ -190,30 +224,14 @@ fn insert(c: &Connection, budget: &Budget) -> Result<bool, StoreError> {
         ],
     )?;
     if inserted == 1 {
-        settle(c, budget, budget.created_at)?;
+        let start = budget.period.start_at(budget.created_at);
+        let mut used = uncounted(c, budget, start)?;
+        // A budget for one counter always has it.
+        let own = if budget.scope == BudgetScope::Tenant { Some(String::new()) } else { budget.subject.clone() };
+        used.extend(own.filter(|_| used.is_empty()).map(|own| (own, 0)));
+        add(c, budget, start, &used)?;
     }
     Ok(inserted == 1)
-}
-
-/// Sets the counters of the current period to the sums of their usage rows.
-fn settle(c: &Connection, budget: &Budget, now: Timestamp) -> Result<(), StoreError> {
-    let (tenant, start) = (Id::from(budget.tenant_id), budget.period.start_at(now));
-    let mut sums = sums(c, &tenant, budget, start, None)?;
-    let own = match budget.scope {
-        BudgetScope::Tenant => Some(String::new()),
-        BudgetScope::User | BudgetScope::Key | BudgetScope::Assistant => budget.subject.clone(),
-    };
-    if let Some(own) = own.filter(|_| sums.is_empty()) {
-        sums.push((own, 0));
-    }
-    for (subject, used) in sums {
-        c.prepare_cached(
-            "INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved) VALUES (?1, ?2, ?3, ?4, ?5, 0)
-             ON CONFLICT (tenant_id, budget_id, subject, period_start) DO UPDATE SET used = excluded.used WHERE used <> excluded.used",
-        )?
-        .execute(params![tenant, Id::from(budget.id), subject, date(start), used])?;
-    }
-    Ok(())
 }
 
 /// Deletes a budget with its counters and reservations.
@@ -241,3 +259,7 @@ fn raise_version(c: &Connection, tenant_id: Uuid) -> Result<(), StoreError> {
     let raised = c.execute("UPDATE tenants SET budgets_version = budgets_version + 1 WHERE id = ?1", params![Id::from(tenant_id)])?;
     if raised == 1 { Ok(()) } else { Err(no_tenant(tenant_id)) }
 }
+
+#[cfg(test)]
+#[path = "budgets_tests.rs"]
+mod tests;

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use werkruf_contract::{BoxFuture, Clock};
 
 use super::SqliteStore;
+use super::row::all;
 use crate::story::{Tamper, World, tell};
 use crate::{Claimed, ConversationRef, Counts, Maintenance, Outbox, People, Records, StoreError, TokenRoles, Turns};
 
@@ -30,6 +31,29 @@ impl Tamper for SqliteStore {
         let text = text.to_owned();
         Box::pin(async move { self.write_rows(move |c| Ok(c.execute_batch(&text)?)).await.unwrap() })
     }
+
+    fn texts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>> {
+        Box::pin(async move { self.look_up(|c| all(&mut c.prepare(query)?, [], |columns| columns.text())).await.unwrap() })
+    }
+
+    fn everything(&self) -> BoxFuture<'_, Vec<String>> {
+        Box::pin(async move {
+            let file = outside(self.path());
+            let tables = "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table' ORDER BY name";
+            let mut rows = Vec::new();
+            for table in all(&mut file.prepare(tables).unwrap(), [], |columns| columns.text()).unwrap() {
+                let mut statement = file.prepare(&format!("SELECT * FROM \"{table}\"")).unwrap();
+                let columns = statement.column_count();
+                let mut found = statement.query([]).unwrap();
+                while let Some(row) = found.next().unwrap() {
+                    rows.push(format!("{table} {:?}", (0..columns).map(|at| row.get_ref(at).unwrap()).collect::<Vec<_>>()));
+                }
+            }
+            rows
+        })
+    }
+
+    const COUNTED_ON: &'static str = "coalesce(u.counted_on, substr(u.created_at, 1, 10))";
 }
 
 tell!(opened);
@@ -201,6 +225,7 @@ fn hot_statements() -> Vec<String> {
         super::outbox_claim::hot_statements(),
         super::outbox_rows::hot_statements(),
         super::alerts::hot_statements(),
+        super::budget_ledger::hot_statements(),
     ]
     .concat()
 }

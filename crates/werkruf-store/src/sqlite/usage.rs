@@ -31,6 +31,15 @@ impl UsageRows for SqliteStore {
             ledger.write()
         }))
     }
+
+    fn turn_tokens(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, i64> {
+        // Ids sort by time, so all usage rows of a turn have ids above the turn's.
+        let sql = "SELECT coalesce(sum(tokens_total), 0) FROM api_usage WHERE +tenant_id = ?1 AND turn_id = ?2 AND id > ?2";
+        Box::pin(self.readers.look_up(move |c| {
+            let sum = first(&mut *c.prepare_cached(sql)?, params![Id::from(tenant_id), Id::from(turn_id)], |columns| columns.int())?;
+            Ok(sum.unwrap_or_default())
+        }))
+    }
 }
 
 /// Writes a row, counts it and ends its reservation. The ledger is written afterwards.

@@ -10,6 +10,12 @@ use crate::{Act, Actor, AuditReport, Author, KeyDigest, NewKey, SERVER_CHAIN, Sc
 /// Changes rows as somebody who has the database, past the server.
 pub(crate) trait Tamper: Store {
     fn sql<'a>(&'a self, text: &'a str) -> BoxFuture<'a, ()>;
+    /// The first column of a query, which is text.
+    fn texts<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Vec<String>>;
+    /// All rows of all tables.
+    fn everything(&self) -> BoxFuture<'_, Vec<String>>;
+    /// The day that a usage row `u` counts on, as text.
+    const COUNTED_ON: &'static str;
 }
 
 fn key<S: Store>(world: &World<S>, name: &str) -> NewKey {

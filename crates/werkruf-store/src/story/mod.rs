@@ -6,6 +6,8 @@ mod addresses;
 mod alerts;
 mod approvals;
 mod audit;
+mod budget_changes;
+mod budgets;
 mod client_requests;
 mod closer;
 mod credentials;
@@ -32,6 +34,8 @@ pub(crate) use addresses::*;
 pub(crate) use alerts::*;
 pub(crate) use approvals::*;
 pub(crate) use audit::*;
+pub(crate) use budget_changes::*;
+pub(crate) use budgets::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
 pub(crate) use credentials::*;
@@ -51,7 +55,7 @@ pub(crate) use test_module::*;
 pub(crate) use turns::*;
 pub(crate) use usage::*;
 pub(crate) use usage_statistics::*;
-pub(crate) use world::{Running, World};
+pub(crate) use world::{Running, World, event, to};
 
 /// Defines one test for each shared test function, each on its own store.
 macro_rules! tell {
@@ -165,6 +169,23 @@ macro_rules! tell {
             processes_that_see_one_condition_tell_it_once,
             conditions_are_found_in_the_rows_of_all_tenants,
             alerts_are_listed_and_expire,
+            a_budget_starts_with_what_was_used,
+            a_request_counts_towards_all_its_budgets,
+            a_request_counts_in_the_period_of_its_reservation,
+            a_refused_turn_leaves_nothing,
+            a_waiting_turn_reserves_nothing,
+            an_estimate_counts_at_once_and_is_replaced,
+            an_expired_reservation_is_released,
+            a_takeover_counts_the_lost_request,
+            a_deleted_budget_is_not_counted_any_more,
+            budgets_of_the_configuration_keep_their_counters,
+            budgets_of_tenants_are_separate,
+            acts_on_budgets_are_recorded,
+            a_new_budget_counts_rows_of_processes_that_did_not_know_it,
+            old_counters_are_deleted,
+            a_person_is_erased_with_their_budgets,
+            many_requests_at_once_stay_within_the_budget,
+            counters_equal_the_rows_after_any_changes,
         }
     };
 }

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::{LOCATION, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
-use werkruf_contract::{ErrorCode, ErrorEvent, ToolErrorType, TurnStatus, Uuid};
-use werkruf_runtime::Refusal;
+use werkruf_contract::{ErrorCode, ErrorEvent, Texts, ToolErrorType, TurnStatus, Uuid};
+use werkruf_runtime::{BudgetRefusal, Refusal};
 use werkruf_store::StoreError;
 
 /// Longer than the other retry delays, because a full disk is not freed within a second.
@@ -212,6 +212,10 @@ impl IntoResponse for ApiError {
         if let Some(location) = self.0.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
             headers.insert(LOCATION, location);
         }
+        if ErrorCode::BudgetExceeded.is(&self.0.code) {
+            // Clients of OpenAI's library repeat a 429 by themselves, and a budget resets tomorrow at the earliest.
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
         if self.0.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
@@ -284,6 +288,7 @@ impl From<Refusal> for ApiError {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "too_many_turns", "Too many turns in the last minute; wait and try again.")
                     .retry_after_ms(retry_after_ms)
             }
+            Refusal::OverBudget(refusal) => Self::over_budget(&refusal),
             Refusal::Busy { retry_after_ms } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_busy", "The server is full or shutting down; try again.")
                     .retry_after_ms(retry_after_ms)
@@ -294,6 +299,18 @@ impl From<Refusal> for ApiError {
 }
 
 impl ApiError {
+    /// 429: a budget has no room for the request. 400: a budget in money cannot count a model without a price.
+    fn over_budget(refusal: &BudgetRefusal) -> Self {
+        let texts = Texts::of("en");
+        let error = match refusal.kind() {
+            ToolErrorType::Validation => Self::new(StatusCode::BAD_REQUEST, refusal.code(), refusal.message(&texts)),
+            // Every 429 response says how long to wait.
+            _ => Self::new(StatusCode::TOO_MANY_REQUESTS, refusal.code(), refusal.message(&texts))
+                .retry_after_ms(refusal.retry_after_ms().unwrap_or(1000)),
+        };
+        error.details(refusal.details())
+    }
+
     /// 404: no tool of this name.
     pub fn unknown_tool(name: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "unknown_tool", format!("There is no tool named {name}; GET /api/tools lists them."))

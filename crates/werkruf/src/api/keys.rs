@@ -263,8 +263,8 @@ fn collection(name: String) -> Result<String, ApiError> {
     if fits { Ok(name) } else { Err(ApiError::invalid(format!("collection takes a name of 1 to {MAX_COLLECTION_BYTES} bytes."))) }
 }
 
-/// The tenant of a new key. The operator may create keys for any tenant, a key with scope admin only for its own.
-async fn tenant_of(api: &ApiState, identity: &Identity, named: Option<&str>) -> Result<Uuid, ApiError> {
+/// The tenant that a request names. The operator may name any tenant, a key with scope admin only its own.
+pub(super) async fn tenant_of(api: &ApiState, identity: &Identity, named: Option<&str>) -> Result<Uuid, ApiError> {
     let Some(named) = named else { return Ok(identity.tenant_id) };
     let unknown = || ApiError::new(StatusCode::NOT_FOUND, "unknown_tenant", "There is no such tenant; tenant takes a slug or an id.");
     match api.app.people().tenant(named.to_owned()).await? {

@@ -14,6 +14,7 @@ pub(crate) mod answer;
 pub(crate) mod approvals;
 mod audit;
 pub(crate) mod body;
+mod budgets;
 mod byte_budget;
 mod call_view;
 mod calls;
@@ -124,6 +125,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(keys::routes())
         .merge(audit::routes())
         .merge(usage::routes())
+        .merge(budgets::routes())
         .merge(secrets::routes())
         .merge(module("knowledge", on.knowledge, knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes())))
         .merge(reload::routes())

@@ -7,6 +7,7 @@ mod approvals;
 mod audit;
 mod backend;
 mod backup;
+mod budgets;
 mod calls;
 mod chat;
 mod config;
@@ -169,6 +170,9 @@ enum Command {
     /// Make, list and delete API keys
     #[command(subcommand)]
     Keys(keys::Command),
+    /// List, make and delete budgets of model requests
+    #[command(subcommand)]
+    Budgets(budgets::Command),
     /// Read and check the log of administrative acts
     #[command(subcommand)]
     Audit(audit::Command),
@@ -259,6 +263,7 @@ impl Command {
             Self::Import(_)
             | Self::Workspace(_)
             | Self::Keys(keys::Command::Create { .. })
+            | Self::Budgets(budgets::Command::Add { .. })
             | Self::Conversations(conversations::Command::Import { .. })
             | Self::Knowledge(knowledge::Command::Add { .. } | knowledge::Command::Eval(_)) => true,
             _ => false,
@@ -332,6 +337,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Alerts(command)) => alerts::run(&session, command).await,
         Some(Command::Explain { call }) => explain::run(&session, &call).await,
         Some(Command::Keys(command)) => keys::run(&session, command).await,
+        Some(Command::Budgets(command)) => budgets::run(&session, command).await,
         Some(Command::Audit(command)) => audit::run(&session, command).await,
         Some(Command::Secrets(command)) => secrets::run(&session, command).await,
         Some(Command::Knowledge(command)) => knowledge::run(&session, command).await,

@@ -54,6 +54,7 @@ pub(super) struct File {
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
     pub webhooks: Vec<WebhookSection>,
+    pub budgets: Vec<BudgetSection>,
     pub safety: HashMap<String, SafetyProfile>,
 }
 
@@ -143,6 +144,35 @@ pub(super) struct WebhookSection {
 pub(super) struct AlertsSection {
     pub approval_waiting_minutes: Option<i64>,
     pub disk_free_mib: Option<i64>,
+}
+
+/// One of `[[budgets]]`. A wrong or missing key is reported with the others.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct BudgetSection {
+    pub scope: String,
+    pub subject: Option<SubjectValue>,
+    pub period: String,
+    pub unit: String,
+    pub limit: Option<i64>,
+    pub tenant: Option<String>,
+}
+
+/// A subject as text, or the id of a user as a number.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(super) enum SubjectValue {
+    Number(i64),
+    Text(String),
+}
+
+impl SubjectValue {
+    pub(super) fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
 }
 
 /// `[approvals]`.

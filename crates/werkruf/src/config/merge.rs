@@ -15,8 +15,8 @@ use super::file::Document;
 use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
-    AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, alerts, embedding, implicit, limits, model,
-    postgres, prices, reader, tls, tokens, unread, webhooks, whatsapp,
+    AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, alerts, budgets, embedding, implicit,
+    limits, model, postgres, prices, reader, tls, tokens, unread, webhooks, whatsapp,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -91,6 +91,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         embedding: embedding::merge(document, environment, &model, violations).filter(|_| modules.knowledge),
         model,
         modules,
+        budgets: budgets::merge(document, violations),
         webhooks: webhooks::merge(document, environment, &egress, violations),
         egress,
         #[cfg(feature = "flights")]

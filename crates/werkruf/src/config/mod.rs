@@ -4,6 +4,7 @@
 //! Secrets are kept in types that never print their contents.
 
 mod alerts;
+mod budgets;
 mod database;
 mod embedding;
 mod environment;
@@ -42,6 +43,7 @@ use werkruf_runtime::{AlertSettings, Assistant, Limits, SafetyProfile};
 use werkruf_store::KeyRow;
 use werkruf_tools::HttpToolConfig;
 
+pub use budgets::BudgetConfig;
 pub use database::Database;
 pub use embedding::EmbeddingServer;
 pub(crate) use environment::Variable;
@@ -175,6 +177,7 @@ pub struct Config {
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
     pub webhooks: Vec<WebhookConfig>,
+    pub budgets: Vec<BudgetConfig>,
     /// Private networks that a tool may reach by a host name.
     pub egress: Vec<IpNet>,
     pub disabled_tools: Vec<String>,

@@ -157,6 +157,14 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # # name = "crm"                       # the host of the url if it is left out
 # # tenant = "demo"                    # only about this tenant
 
+# [[budgets]]                          # what model requests may use; docs/budgets.md
+# scope = "user"                       # tenant | user | key | assistant
+# # subject = "3"                      # left out: each user has the budget for itself
+# period = "day"                       # day | month, in UTC
+# unit = "tokens"                      # tokens | nano_usd | model_calls
+# limit = 500000
+# # tenant = "demo"
+
 # [egress]
 # allow = ["10.0.0.0/8"]               # private networks that tools and webhooks may reach by a host name
 

@@ -11,7 +11,6 @@ use tempfile::TempDir;
 use werkruf_bench::fake_model::Reply;
 use werkruf_contract::{Clock, Uuid};
 use werkruf_runtime::AlertSources;
-use werkruf_store::{Author, Budget, BudgetPeriod, BudgetScope, BudgetUnit, NewUsage, OverBudget, UsageOwner};
 
 use crate::receiver::{Received, Receiver, SECRET};
 use crate::support::{TestServer, body, refusal};
@@ -103,33 +102,18 @@ fn begins_and_ends(events: &[Value], kind: &str, subject: &str, message: &str) {
     assert_ne!(begin["id"], end["id"]);
 }
 
-fn tenant() -> Uuid {
-    DEMO.parse().unwrap()
+/// A new budget of the tenant per month; its id.
+async fn budget(server: &TestServer, unit: &str, limit: i64) -> Value {
+    let wanted = json!({"scope": "tenant", "period": "month", "unit": unit, "limit": limit});
+    let made = server.operator(Method::POST, "/api/budgets").json(&wanted).send().await.unwrap();
+    assert_eq!(made.status(), 201);
+    body(made).await["id"].clone()
 }
 
-fn budget(server: &TestServer, limit: i64) -> Budget {
-    Budget {
-        id: server.app.clock.new_id(),
-        tenant_id: tenant(),
-        scope: BudgetScope::Tenant,
-        subject: None,
-        period: BudgetPeriod::Month,
-        unit: BudgetUnit::ModelCalls,
-        limit,
-        configured: false,
-        created_at: server.app.clock.now(),
-    }
-}
-
-/// So many requests count towards a budget.
-async fn spend(server: &TestServer, budget: &Budget, requests: usize) {
-    let now = server.app.clock.now();
-    let counter = budget.counter("3", None, None, jiff::tz::TimeZone::UTC.to_datetime(now).date());
-    let owner = UsageOwner { tenant_id: tenant(), user_id: "3".to_owned(), ..UsageOwner::default() };
+/// So many model requests.
+async fn spend(server: &TestServer, requests: usize) {
     for _ in 0..requests {
-        let usage =
-            NewUsage { counted_in: counter.iter().cloned().collect(), ..NewUsage::new(server.app.clock.new_id(), "p", "m", "chat") };
-        server.app.store.put_usage(owner.clone(), usage, now).await.unwrap();
+        assert_eq!(server.chat(3, json!({"message": "hello"})).await.status(), 200);
     }
 }
 
@@ -147,19 +131,18 @@ async fn a_threshold_is_told_once_per_period_also_after_a_restart() {
     let time = offset("2026-05-10T12:00:00Z");
     let variables = [("WERKRUF_CLOCK_OFFSET_S", time.as_str())];
     let server = open_in_folder(&text, &variables, tempfile::tempdir().unwrap()).await;
-    let budget = budget(&server, 10);
-    assert!(server.app.store.create_budget(budget.clone(), Author::operator()).await.unwrap());
-    spend(&server, &budget, 4).await;
+    let budget = budget(&server, "model_calls", 10).await;
+    spend(&server, 4).await;
     receiver.answer(&[503]);
-    spend(&server, &budget, 1).await;
+    spend(&server, 1).await;
     let first = received(&receiver, "budget_threshold", 2).await;
     assert_eq!(first[0].body, first[1].body, "the same id and bytes at the second attempt");
     let event = first[0].event();
-    let expected = json!({"id": event["id"], "type": "budget_threshold", "at": event["at"], "tenant_id": DEMO, "budget_id": budget.id,
+    let expected = json!({"id": event["id"], "type": "budget_threshold", "at": event["at"], "tenant_id": DEMO, "budget_id": budget,
         "scope": "tenant", "subject": null, "period": "month", "period_start": "2026-05-01", "threshold": 50, "used": 5, "limit": 10,
         "unit": "model_calls", "message": "The budget of 10 model_calls per month for the tenant has reached 50 %."});
     assert_eq!(event, expected);
-    spend(&server, &budget, 3).await;
+    spend(&server, 3).await;
     let second = events(&receiver, "budget_threshold", 3).await.remove(2);
     assert_eq!((&second["threshold"], &second["used"]), (&json!(80), &json!(8)));
     let told = listed(&server, "?tenant=demo", |rows| rows.len() == 2).await;
@@ -170,7 +153,7 @@ async fn a_threshold_is_told_once_per_period_also_after_a_restart() {
     listed_as_sent(&server, 2).await;
 
     let server = open_in_folder(&text, &variables, copy(&server).await).await;
-    spend(&server, &budget, 2).await;
+    spend(&server, 2).await;
     let third = events(&receiver, "budget_threshold", 4).await.remove(3);
     assert_eq!((&third["threshold"], &third["used"]), (&json!(100), &json!(10)), "neither 50 nor 80 again");
 }
@@ -195,17 +178,12 @@ async fn a_refused_request_means_that_a_budget_is_used_up() {
     let time = offset("2026-05-10T12:00:00Z");
     let text = receiver.webhook("crm", "'budget_threshold'");
     let server = open_in_folder(&text, &[("WERKRUF_CLOCK_OFFSET_S", &time)], tempfile::tempdir().unwrap()).await;
-    let budget = budget(&server, 10);
-    assert!(server.app.store.create_budget(budget.clone(), Author::operator()).await.unwrap());
-    spend(&server, &budget, 1).await;
-    let day = jiff::tz::TimeZone::UTC.to_datetime(server.app.clock.now()).date();
-    let counter = budget.counter("3", None, None, day).unwrap();
+    budget(&server, "tokens", 10).await;
     for _ in 0..3 {
-        let over = OverBudget { counter: counter.clone(), limit: 10, used: 1, reserved: 9, amount: 1 };
-        server.app.runtime.conditions().budget_refused(tenant(), &over);
+        assert_eq!(refusal(server.chat(3, json!({"message": "hello"})).await).await, (429, "budget_exceeded".to_owned()));
     }
     let event = events(&receiver, "budget_threshold", 1).await.remove(0);
-    assert_eq!((&event["threshold"], &event["used"], &event["limit"]), (&json!(100), &json!(1), &json!(10)));
+    assert_eq!((&event["threshold"], &event["used"], &event["limit"]), (&json!(100), &json!(0), &json!(10)));
 }
 
 #[tokio::test]
@@ -220,13 +198,12 @@ async fn the_overview_of_a_day_comes_once_after_midnight() {
         assert_eq!(server.chat(3, json!({"message": "Is it blue?"})).await.status(), 200);
     }
     // Its counter starts with what was used.
-    let budget = Budget { unit: BudgetUnit::Tokens, ..budget(&server, 10_000) };
-    assert!(server.app.store.create_budget(budget.clone(), Author::operator()).await.unwrap());
+    let budget = budget(&server, "tokens", 1_000_000).await;
     assert_eq!(get(&server, "/api/alerts").await["alerts"], json!([]), "the day is not over");
 
     let server = open_in_folder(&text, &at(&midnight), copy(&server).await).await;
     let event = events(&receiver, "daily_overview", 1).await.remove(0);
-    let budgets = json!([{"budget_id": budget.id, "scope": "tenant", "subject": null, "unit": "tokens", "limit": 10_000, "used": 1010}]);
+    let budgets = json!([{"budget_id": budget, "scope": "tenant", "subject": null, "unit": "tokens", "limit": 1_000_000, "used": 1010}]);
     let expected = json!({"id": event["id"], "type": "daily_overview", "at": event["at"], "tenant_id": DEMO, "scope": "tenant", "subject": null,
         "period": "day", "period_start": "2026-05-10", "calls": 2, "tokens_total": 1010, "cost_nano_usd": 2_662_500, "unpriced_calls": 0,
         "estimated_calls": 0, "used": 2_662_500, "unit": "nano_usd", "budgets": budgets,

@@ -11,6 +11,8 @@ mod audit;
 #[cfg(test)]
 mod auth;
 #[cfg(test)]
+mod budgets;
+#[cfg(test)]
 mod calls;
 #[cfg(test)]
 mod cancel;

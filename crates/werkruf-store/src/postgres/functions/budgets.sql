@@ -1,6 +1,11 @@
 -- Budgets. A transaction locks counters after the lease and before usage rows and reservations, all of them at once and in one order: so no two
 -- deadlock, and whoever has locked a counter alone changes its reservations and the usage rows that it counts. Counters, claims and changes are
--- JSON lists: {budget_id, subject, period_start, ...}.
+-- JSON lists: {budget_id, subject, period_start, ...}. What every turn calls is plpgsql, which keeps its plans.
+
+-- Budgets change one after another. Locked before counters; the rows of `budgets` come after them.
+CREATE OR REPLACE FUNCTION lock_budgets() RETURNS void LANGUAGE sql AS $$
+  SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.budgets', 0))
+$$;
 
 CREATE OR REPLACE FUNCTION budget_amount(the_unit text, tokens bigint, cost bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE the_unit WHEN 'tokens' THEN tokens WHEN 'nano_usd' THEN coalesce(cost, 0) ELSE 1 END
@@ -26,24 +31,25 @@ CREATE OR REPLACE FUNCTION budget_subject(b budgets, the_user text, the_key uuid
   WHERE b.subject IS NULL OR b.subject = found
 $$;
 
--- What the usage rows of a period have used, by subject; of one of them where it is given.
-CREATE OR REPLACE FUNCTION budget_sums(b budgets, the_start date, the_subject text) RETURNS TABLE (of_subject text, used bigint) LANGUAGE sql AS $$
-  SELECT budget_subject(b, user_id, key_id, assistant), sum(budget_amount(b.unit, tokens_total, cost_nano_usd))::bigint FROM api_usage
-  WHERE tenant_id = b.tenant_id AND created_at >= (the_start - 1)::timestamp AT TIME ZONE 'UTC'
-    AND created_at < (budget_end(b.period, the_start) + 2)::timestamp AT TIME ZONE 'UTC'
-    AND coalesce(counted_on, utc_date(created_at)) >= the_start AND coalesce(counted_on, utc_date(created_at)) < budget_end(b.period, the_start)
-    AND budget_subject(b, user_id, key_id, assistant) = coalesce(the_subject, budget_subject(b, user_id, key_id, assistant))
-  GROUP BY 1
+-- What usage rows of a period have used that the counters of a budget do not have. One statement, so that rows and counters are of one moment.
+CREATE OR REPLACE FUNCTION uncounted(b budgets, the_start date) RETURNS TABLE (of_subject text, used bigint) LANGUAGE sql STABLE AS $$
+  SELECT sums.subject, sums.used - coalesce(p.used, 0) FROM (
+    SELECT budget_subject(b, user_id, key_id, assistant) AS subject, sum(budget_amount(b.unit, tokens_total, cost_nano_usd))::bigint AS used
+    FROM api_usage WHERE tenant_id = b.tenant_id AND created_at >= (the_start - 1)::timestamp AT TIME ZONE 'UTC'
+      AND created_at < (budget_end(b.period, the_start) + 2)::timestamp AT TIME ZONE 'UTC'
+      AND coalesce(counted_on, utc_date(created_at)) >= the_start AND coalesce(counted_on, utc_date(created_at)) < budget_end(b.period, the_start)
+    GROUP BY 1) AS sums
+  LEFT JOIN budget_periods AS p ON p.tenant_id = b.tenant_id AND p.budget_id = b.id AND p.subject = sums.subject AND p.period_start = the_start
+  WHERE sums.subject IS NOT NULL AND sums.used > coalesce(p.used, 0)
 $$;
 
--- Locks a counter. The row is made where it is missing, with what was used before every process knew the budget.
+-- Locks a counter, and makes the row where it is missing. When the budget was made, everybody who had used something got one. A period that was over
+-- then has none.
 CREATE OR REPLACE FUNCTION lock_counter(b budgets, the_subject text, the_start date) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM 1 FROM budget_periods WHERE tenant_id = b.tenant_id AND budget_id = b.id AND subject = the_subject AND period_start = the_start FOR UPDATE;
-  IF FOUND THEN RETURN; END IF;
-  INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved)
-  VALUES (b.tenant_id, b.id, the_subject, the_start, CASE WHEN the_start::timestamp AT TIME ZONE 'UTC' <= b.created_at + interval '2 minutes'
-    THEN coalesce((SELECT s.used FROM budget_sums(b, the_start, the_subject) AS s), 0) ELSE 0 END, 0)
+  IF FOUND OR budget_end(b.period, the_start) <= utc_date(b.created_at) THEN RETURN; END IF;
+  INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved) VALUES (b.tenant_id, b.id, the_subject, the_start, 0, 0)
   ON CONFLICT (tenant_id, budget_id, subject, period_start) DO NOTHING;
   PERFORM 1 FROM budget_periods WHERE tenant_id = b.tenant_id AND budget_id = b.id AND subject = the_subject AND period_start = the_start FOR UPDATE;
 END
@@ -67,28 +73,35 @@ $$;
 
 -- The first claim that has no room, with the counter as it is; null where all have. changes: what the same transaction changes before. less: what a
 -- usage row among the changes has used of the claim already.
-CREATE OR REPLACE FUNCTION refused_claim(the_tenant uuid, claims jsonb, changes jsonb) RETURNS jsonb LANGUAGE sql AS $$
-  SELECT jsonb_build_object('claim', n - 1, 'used', p.used + c.used - claim.less, 'reserved', p.reserved + c.reserved)
+CREATE OR REPLACE FUNCTION refused_claim(the_tenant uuid, claims jsonb, changes jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT jsonb_build_object('claim', n - 1, 'used', p.used + c.used - claim.less, 'reserved', p.reserved + c.reserved)
   FROM jsonb_array_elements(claims) WITH ORDINALITY AS list (item, n)
   CROSS JOIN LATERAL jsonb_to_record(item) AS claim (budget_id uuid, subject text, period_start date, most bigint, amount bigint, less bigint)
   JOIN budget_periods AS p ON p.tenant_id = the_tenant AND p.budget_id = claim.budget_id AND p.subject = claim.subject AND p.period_start = claim.period_start
   CROSS JOIN LATERAL (SELECT coalesce(sum(x.used), 0)::bigint AS used, coalesce(sum(x.reserved), 0)::bigint AS reserved
     FROM jsonb_to_recordset(changes) AS x (budget_id uuid, subject text, period_start date, used bigint, reserved bigint)
     WHERE x.budget_id = claim.budget_id AND x.subject = claim.subject AND x.period_start = claim.period_start) AS c
-  WHERE p.used::numeric + c.used + p.reserved + c.reserved + claim.amount - claim.less > claim.most ORDER BY n LIMIT 1
+  WHERE p.used::numeric + c.used + p.reserved + c.reserved + claim.amount - claim.less > claim.most ORDER BY n LIMIT 1);
+END
 $$;
 
 -- Writes each counter once.
-CREATE OR REPLACE FUNCTION change_counters(the_tenant uuid, changes jsonb) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION change_counters(the_tenant uuid, changes jsonb) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
   UPDATE budget_periods AS p SET used = p.used + c.used, reserved = greatest(p.reserved + c.reserved, 0)
   FROM (SELECT budget_id, subject, period_start, coalesce(sum(used), 0)::bigint AS used, coalesce(sum(reserved), 0)::bigint AS reserved
     FROM jsonb_to_recordset(changes) AS x (budget_id uuid, subject text, period_start date, used bigint, reserved bigint) GROUP BY 1, 2, 3) AS c
   WHERE p.tenant_id = the_tenant AND p.budget_id = c.budget_id AND p.subject = c.subject AND p.period_start = c.period_start
-    AND (c.used <> 0 OR c.reserved <> 0)
+    AND (c.used <> 0 OR c.reserved <> 0);
+END
 $$;
 
 -- Stores a reservation whose claims have room, and returns the changes of their counters.
-CREATE OR REPLACE FUNCTION put_reservation(the_tenant uuid, the_turn uuid, reservation jsonb) RETURNS jsonb LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION put_reservation(the_tenant uuid, the_turn uuid, reservation jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  changes jsonb;
+BEGIN
   WITH claims AS (
     SELECT claim.* FROM jsonb_to_recordset(reservation -> 'claims') AS claim (budget_id uuid, subject text, period_start date, amount bigint, less bigint)
     JOIN budget_periods USING (budget_id, subject, period_start) WHERE tenant_id = the_tenant AND claim.amount > claim.less
@@ -97,33 +110,45 @@ CREATE OR REPLACE FUNCTION put_reservation(the_tenant uuid, the_turn uuid, reser
     SELECT the_tenant, (reservation ->> 'id')::uuid, budget_id, subject, period_start, claims.amount - less, the_turn, (reservation ->> 'expires_at')::timestamptz
     FROM claims RETURNING budget_id, subject, period_start, amount
   )
-  SELECT coalesce(jsonb_agg(jsonb_build_object('budget_id', budget_id, 'subject', subject, 'period_start', period_start, 'reserved', amount)), '[]') FROM stored
+  SELECT coalesce(jsonb_agg(jsonb_build_object('budget_id', budget_id, 'subject', subject, 'period_start', period_start, 'reserved', amount)), '[]') INTO changes FROM stored;
+  RETURN changes;
+END
 $$;
 
 -- Deletes reservations whose counters are locked, and returns the changes of these.
-CREATE OR REPLACE FUNCTION drop_reservations(the_tenant uuid, the_ids uuid[], the_turn uuid) RETURNS jsonb LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION drop_reservations(the_tenant uuid, the_ids uuid[], the_turn uuid) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+  changes jsonb;
+BEGIN
   WITH ended AS (
     DELETE FROM budget_reservations WHERE tenant_id = the_tenant AND (id = ANY (the_ids) OR turn_id = the_turn)
     RETURNING budget_id, subject, period_start, amount
   )
-  SELECT coalesce(jsonb_agg(jsonb_build_object('budget_id', budget_id, 'subject', subject, 'period_start', period_start, 'reserved', -amount)), '[]') FROM ended
+  SELECT coalesce(jsonb_agg(jsonb_build_object('budget_id', budget_id, 'subject', subject, 'period_start', period_start, 'reserved', -amount)), '[]') INTO changes FROM ended;
+  RETURN changes;
+END
 $$;
 
-CREATE OR REPLACE FUNCTION counters_of_reservations(the_tenant uuid, the_ids uuid[], the_turn uuid) RETURNS jsonb LANGUAGE sql AS $$
-  SELECT coalesce(jsonb_agg(jsonb_build_object('budget_id', budget_id, 'subject', subject, 'period_start', period_start, 'reserved', -amount)), '[]')
-  FROM budget_reservations WHERE tenant_id = the_tenant AND (id = ANY (the_ids) OR turn_id = the_turn)
+CREATE OR REPLACE FUNCTION counters_of_reservations(the_tenant uuid, the_ids uuid[], the_turn uuid) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('budget_id', budget_id, 'subject', subject, 'period_start', period_start, 'reserved', -amount)), '[]')
+  FROM budget_reservations WHERE tenant_id = the_tenant AND (id = ANY (the_ids) OR turn_id = the_turn));
+END
 $$;
 
 -- What usage rows that are about to be written change: the difference to the estimate that a row replaces, on the day that this one counts on.
-CREATE OR REPLACE FUNCTION usage_changes(the_tenant uuid, items jsonb) RETURNS jsonb LANGUAGE sql AS $$
-  SELECT coalesce(jsonb_agg(jsonb_build_object('budget_id', c.budget_id, 'subject', c.subject,
+CREATE OR REPLACE FUNCTION usage_changes(the_tenant uuid, items jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+BEGIN
+  RETURN (SELECT coalesce(jsonb_agg(jsonb_build_object('budget_id', c.budget_id, 'subject', c.subject,
     'period_start', CASE WHEN old.id IS NULL THEN c.period_start ELSE budget_start(c.period, coalesce(old.counted_on, utc_date(old.created_at))) END,
     'used', CASE WHEN old.id IS NULL THEN budget_amount(c.unit, u.tokens_total, u.cost_nano_usd)
       WHEN old.estimated THEN budget_amount(c.unit, u.tokens_total, u.cost_nano_usd) - budget_amount(c.unit, old.tokens_total, old.cost_nano_usd)
       ELSE 0 END)), '[]')
   FROM jsonb_to_recordset(items) AS u (id uuid, tokens_total bigint, cost_nano_usd bigint, counted_in jsonb)
   CROSS JOIN LATERAL jsonb_to_recordset(u.counted_in) AS c (budget_id uuid, subject text, period text, period_start date, unit text)
-  LEFT JOIN api_usage AS old ON old.tenant_id = the_tenant AND old.id = u.id
+  -- With a limit the row is always found by its key, however large the table is.
+  LEFT JOIN LATERAL (SELECT * FROM api_usage WHERE tenant_id = the_tenant AND api_usage.id = u.id LIMIT 1) AS old ON true);
+END
 $$;
 
 -- Writes usage rows and counts them, ends their reservations and, with `releases`, all of the turn, then reserves. Returns the claim that has no
@@ -205,20 +230,24 @@ BEGIN
 END
 $$;
 
--- Sets the counters of the current period to the sums of their usage rows.
-CREATE OR REPLACE FUNCTION settle_budget(the_tenant uuid, the_budget uuid, the_time timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+-- Counts the usage rows from before every process knew the budget, in the periods that begin on these days. Rows that are counted meanwhile change
+-- nothing about them, so the counters are locked afterwards.
+CREATE OR REPLACE FUNCTION settle_budget(the_tenant uuid, the_budget uuid, starts date[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   b budgets;
-  the_start date;
+  changes jsonb;
 BEGIN
+  PERFORM lock_budgets();
   SELECT * INTO b FROM budgets WHERE tenant_id = the_tenant AND id = the_budget;
-  IF NOT FOUND THEN RETURN; END IF;
-  the_start := budget_start(b.period, utc_date(the_time));
-  PERFORM lock_counters(the_tenant, (SELECT jsonb_agg(jsonb_build_object('budget_id', the_budget, 'subject', of_subject, 'period_start', the_start)) FROM (
-    SELECT of_subject FROM budget_sums(b, the_start, NULL)
-    UNION SELECT coalesce(b.subject, '') WHERE b.scope = 'tenant' OR b.subject IS NOT NULL) AS found));
-  UPDATE budget_periods AS p SET used = s.used FROM budget_sums(b, the_start, NULL) AS s
-  WHERE p.tenant_id = the_tenant AND p.budget_id = the_budget AND p.period_start = the_start AND p.subject = s.of_subject AND p.used <> s.used;
+  IF NOT FOUND OR b.settled THEN RETURN; END IF;
+  SELECT coalesce(jsonb_agg(jsonb_build_object('budget_id', the_budget, 'subject', found.of_subject, 'period_start', the_start, 'used', found.used)), '[]')
+  INTO changes FROM unnest(starts) AS s (the_start) CROSS JOIN LATERAL uncounted(b, the_start) AS found;
+  IF b.scope = 'tenant' OR b.subject IS NOT NULL THEN
+    -- A budget for one counter always has it.
+    changes := changes || jsonb_build_object('budget_id', the_budget, 'subject', coalesce(b.subject, ''), 'period_start', starts[1], 'used', 0);
+  END IF;
+  PERFORM lock_counters(the_tenant, changes);
+  PERFORM change_counters(the_tenant, changes);
 END
 $$;
 

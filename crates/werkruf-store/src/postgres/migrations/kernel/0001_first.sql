@@ -486,7 +486,8 @@ CREATE TABLE api_usage (
 CREATE INDEX api_usage_by_turn ON api_usage (tenant_id, turn_id);
 CREATE INDEX api_usage_by_time ON api_usage (tenant_id, created_at);
 
--- subject: a user, key or assistant; null: each of them has the budget for itself.
+-- subject: a user, key or assistant; null: each of them has the budget for itself. settled: the usage rows of processes that did not know the new budget yet
+-- are counted.
 CREATE TABLE budgets (
   tenant_id  uuid NOT NULL,
   id         uuid NOT NULL,
@@ -497,6 +498,7 @@ CREATE TABLE budgets (
   max_amount bigint NOT NULL,
   configured boolean NOT NULL,
   created_at timestamptz NOT NULL,
+  settled    boolean NOT NULL DEFAULT false,
   PRIMARY KEY (tenant_id, id)
 );
 CREATE UNIQUE INDEX budgets_by_name ON budgets (tenant_id, scope, coalesce(subject, ''), period, unit);

@@ -476,7 +476,8 @@ CREATE TABLE api_usage (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX api_usage_by_time ON api_usage (tenant_id, created_at);
 
--- subject: a user, key or assistant; NULL: each of them has the budget for itself.
+-- subject: a user, key or assistant; NULL: each of them has the budget for itself. settled: the usage rows of processes that did not know the new budget yet
+-- are counted.
 CREATE TABLE budgets (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -487,6 +488,7 @@ CREATE TABLE budgets (
   max_amount INTEGER NOT NULL,
   configured INTEGER NOT NULL CHECK (configured IN (0, 1)),
   created_at TEXT NOT NULL,
+  settled    INTEGER NOT NULL DEFAULT 0 CHECK (settled IN (0, 1)),
   PRIMARY KEY (tenant_id, id)
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX budgets_by_name ON budgets (tenant_id, scope, coalesce(subject, ''), period, unit);

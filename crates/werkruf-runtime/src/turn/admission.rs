@@ -1,0 +1,151 @@
+//! What commit A knows of a turn's first model request: the message, the prompt and the tools, but not the history. The first request itself
+//! reserves more where it needs more.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use werkruf_contract::{Init, Uuid};
+use werkruf_llm::{Message, ModelRequest};
+use werkruf_store::{InboxEntry, NewReservation, OverBudget, RecordedInbound, StoreError};
+
+use super::prompt::Prompt;
+use crate::budgets::{Applicable, BudgetRefusal, Spender, TurnTokens, WorstCase};
+use crate::channel::OverLimit;
+use crate::engine::Engine;
+use crate::model::worst_case;
+use crate::request::{InboundMessage, Refusal};
+use crate::setup::Setup;
+
+/// A reservation of commit A outlives the longest turn by this much.
+const LONGER_THAN_A_TURN: SignedDuration = SignedDuration::from_secs(180);
+/// How long an inbox entry outlives the period that it belongs to.
+const AFTER_PERIOD: SignedDuration = SignedDuration::from_hours(1);
+
+/// What a turn claims at commit A.
+#[derive(Default)]
+pub(super) struct Admission {
+    /// `None` for a turn that asks no model.
+    pub(super) budgets_version: Option<i64>,
+    pub(super) reservation: Option<NewReservation>,
+    applicable: Option<Applicable>,
+}
+
+impl Admission {
+    /// Why commit A refused.
+    pub(super) fn refusal(&self, over: &OverBudget, now: Timestamp) -> Option<BudgetRefusal> {
+        self.applicable.as_ref().map(|applicable| applicable.refusal(over, now))
+    }
+}
+
+/// The claims of a message. A tenant without budgets costs a look into a map.
+pub(super) async fn admission(
+    engine: &Engine,
+    setup: &Setup,
+    message: &InboundMessage,
+    init: &Init,
+) -> Result<Admission, AdmissionRefused> {
+    if message.inbound.as_ref().is_some_and(|channel| channel.inbound.needs_no_model()) {
+        return Ok(Admission::default());
+    }
+    let book = &engine.store.models.budgets;
+    let (tenant_id, tokens) = (message.caller.principal.tenant_id, message.context.budget_tokens);
+    let budgets_version = Some(book.version(tenant_id));
+    if tokens.is_none() && !book.has_any(tenant_id) {
+        return Ok(Admission { budgets_version, ..Admission::default() });
+    }
+    let needs_assistant = tokens.is_some() || book.needs_assistant(tenant_id);
+    let assistant = if needs_assistant { assistant_of(engine, message, init).await? } else { String::new() };
+    let spender = Spender {
+        tenant_id,
+        user_id: message.caller.principal.user_id.clone(),
+        key_id: message.caller.key_id,
+        assistant: Some(assistant.clone()),
+    };
+    let applicable = book.applicable(&spender);
+    let counts_tokens = tokens.is_some() || applicable.as_ref().is_some_and(Applicable::counts_tokens);
+    let worst = if counts_tokens { first_worst_case(engine, setup, message, &assistant).await } else { WorstCase::default() };
+    TurnTokens::new(tokens).reserve(worst.tokens)?;
+    let clock = &engine.store.clock;
+    let now = clock.now();
+    let expires_at = now + SignedDuration::try_from(engine.limits.turn()).unwrap_or_default() + LONGER_THAN_A_TURN;
+    let reserve = |applicable: &Applicable| applicable.reservation(clock.new_id(), worst, now, expires_at);
+    let reservation = applicable.as_ref().map(reserve).transpose()?;
+    Ok(Admission { budgets_version, reservation, applicable })
+}
+
+/// Why a message has no claims.
+pub(super) enum AdmissionRefused {
+    Budget(BudgetRefusal),
+    Store(StoreError),
+}
+
+impl From<BudgetRefusal> for AdmissionRefused {
+    fn from(refusal: BudgetRefusal) -> Self {
+        Self::Budget(refusal)
+    }
+}
+
+impl From<StoreError> for AdmissionRefused {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// The assistant of the turn. Only the conversation knows it where the message names none.
+async fn assistant_of(engine: &Engine, message: &InboundMessage, init: &Init) -> Result<String, StoreError> {
+    let tenant_id = message.caller.principal.tenant_id;
+    match &message.assistant {
+        Some(named) => Ok(named.clone()),
+        None if init.created => Ok("default".to_owned()),
+        None => {
+            let conversation = engine.store.records.conversation(tenant_id, init.conversation_id).await?;
+            Ok(conversation.map(|row| row.assistant).unwrap_or_default())
+        }
+    }
+}
+
+async fn first_worst_case(engine: &Engine, setup: &Setup, message: &InboundMessage, assistant: &str) -> WorstCase {
+    let principal = &message.caller.principal;
+    let locale = message.context.locale.clone().unwrap_or_else(|| principal.language_tag().to_owned());
+    let Prompt { assistant, offer, system, .. } = Prompt::of(engine, setup, message, assistant, &locale);
+    let client = message.client.as_deref();
+    let history = client.filter(|client| !client.history.is_empty()).and_then(|client| serde_json::to_string(&client.history).ok());
+    let own = Message::User { content: message.message.clone(), parts: message.parts.clone() };
+    let results = message.results.iter().map(|result| Message::user(result.content.as_str()));
+    let request = ModelRequest {
+        model: assistant.model,
+        system: system.into(),
+        messages: Arc::new(history.map(Message::user).into_iter().chain([own]).chain(results).collect()),
+        tools: offer.definitions,
+        max_output_tokens: assistant.max_output_tokens,
+        client_max_tokens: client.and_then(|client| client.max_output_tokens),
+        ..ModelRequest::default()
+    };
+    let provider = engine.store.models.gate.chat_provider();
+    let model = request.model.as_deref().unwrap_or_else(|| provider.default_model());
+    worst_case(provider.size(&request), model, &setup.prices).await
+}
+
+/// A channel with addresses cannot refuse a message: its turn is stored and ends at once, and the person reads why once per period.
+pub(super) async fn store_over_budget(engine: &Engine, message: &mut InboundMessage, refusal: BudgetRefusal) -> Result<(), Refusal> {
+    let principal = &message.caller.principal;
+    let Some(channel) = &mut message.inbound else { return Err(Refusal::OverBudget(Box::new(refusal))) };
+    let silent = told_of(engine, principal.tenant_id, &principal.user_id, &refusal).await?;
+    let retry_after_ms = refusal.retry_after_ms().unwrap_or_default();
+    channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent, code: Some(refusal.code()) });
+    Ok(())
+}
+
+/// Whether the person was told before that this budget is used up in this period. From now on they were.
+pub(super) async fn told_of(engine: &Engine, tenant_id: Uuid, user_id: &str, refusal: &BudgetRefusal) -> Result<bool, StoreError> {
+    let BudgetRefusal::Exceeded { budget_id, period_start, resets_at, .. } = refusal else { return Ok(false) };
+    let inbox = InboxEntry {
+        channel: "budget".to_owned(),
+        account: user_id.to_owned(),
+        external_id: format!("{budget_id}:{period_start}"),
+        fingerprint: String::new(),
+        expires_at: *resets_at + AFTER_PERIOD,
+    };
+    let recorded = RecordedInbound { tenant_id, inbox, rows: Vec::new(), notice: None, now: engine.store.clock.now() };
+    engine.store.outbox.record_inbound(recorded).await.map(|first| !first)
+}
