@@ -13,7 +13,7 @@ use werkruf_contract::{Clock, Uuid};
 use werkruf_flights::{Flights, Seal};
 use werkruf_knowledge::KnowledgeBase;
 use werkruf_llm::{HttpLimits, Provider, http_client};
-use werkruf_runtime::{AlertSources, BudgetBook, ModelAccounts, ModelGate, Runtime, Services};
+use werkruf_runtime::{BudgetBook, ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
     Act, Approvals, Author, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records,
     Scopes, SqliteStore, Store, StoreError, Streams, Turns,
@@ -26,7 +26,6 @@ use crate::config::{BudgetConfig, Config, ConfigViolation, Database, PostgresCon
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
 use crate::installation::{initialize, named_tenant, resolve_tenants};
-use crate::loops::Loops;
 use crate::metrics::ServerMetrics;
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
@@ -239,17 +238,6 @@ impl App {
             planner,
             modules,
         }))
-    }
-
-    /// What the loop of alerts works with.
-    pub fn alert_sources(self: &Arc<Self>) -> AlertSources {
-        // The app waits for its tasks, so the loop must not keep it.
-        let app = Arc::downgrade(self);
-        let stalled = move || {
-            let Some(app) = app.upgrade() else { return Vec::new() };
-            Loops::of(&app).all().filter(|(_, found)| !found.ok).map(|(name, _)| name).collect()
-        };
-        AlertSources::new(&self.store, Box::new(stalled))
     }
 
     /// The store's interface for turns.

@@ -1,10 +1,12 @@
-//! The background loops of this process by their progress, for `/readyz`, the metrics and `doctor`.
+//! The background loops of this process by their progress, for `/readyz`, the metrics, alerts and `doctor`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
+use werkruf_runtime::AlertSources;
 
 use crate::app::App;
 
@@ -77,5 +79,18 @@ impl Loops {
     pub(crate) fn ages(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let age = |found: &Loop| found.last_progress_ms.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis);
         self.all().filter_map(move |(name, found)| Some((name, age(found)?)))
+    }
+}
+
+impl App {
+    /// What the loop of alerts works with.
+    pub fn alert_sources(self: &Arc<Self>) -> AlertSources {
+        // The app waits for its tasks, so the loop must not keep it.
+        let app = Arc::downgrade(self);
+        let stalled = move || {
+            let Some(app) = app.upgrade() else { return Vec::new() };
+            Loops::of(&app).all().filter(|(_, found)| !found.ok).map(|(name, _)| name).collect()
+        };
+        AlertSources::new(&self.store, Box::new(stalled))
     }
 }

@@ -2,37 +2,32 @@
 
 use jiff::Timestamp;
 use serde_json::json;
-use werkruf_store::{Budget, BudgetScope, BudgetUse, StoreError, TenantBudgets};
+use werkruf_contract::Uuid;
+use werkruf_store::{Budget, BudgetScope, BudgetUse, OverBudget, StoreError};
 
-use super::telling::Telling;
-use super::watch::Watch;
+use super::AlertSources;
+use super::alert::Alert;
 use crate::channels::Notification;
 
 /// In percent. The last one is also reached by a request that the budget refused.
 const THRESHOLDS: [i64; 3] = [50, 80, 100];
 
-/// Tells the thresholds that were reached. A tenant without budgets is not looked at.
-pub(super) async fn tell(watch: &mut Watch<'_>, now: Timestamp) -> Result<(), StoreError> {
-    let tenants: Vec<TenantBudgets> = watch.sources.budgets.all_budgets().await?;
-    for tenant in tenants.iter().filter(|tenant| !tenant.budgets.is_empty()) {
-        for found in watch.sources.budgets.budget_uses(tenant.tenant_id, now).await? {
-            if let Some(budget) = tenant.budgets.iter().find(|budget| budget.id == found.counter.budget_id) {
-                for threshold in THRESHOLDS.into_iter().filter(|threshold| is_reached(*threshold, found.used, budget.limit)) {
-                    watch.tell_once(telling(budget, &found, threshold)).await?;
-                }
-            }
+/// The thresholds that are reached, also by these refusals of tenants. A tenant without budgets is not looked at.
+pub(super) async fn reached(sources: &AlertSources, refused: &[(Uuid, OverBudget)], now: Timestamp) -> Result<Vec<Alert>, StoreError> {
+    let mut alerts = Vec::new();
+    for tenant in sources.budgets.all_budgets().await?.iter().filter(|tenant| !tenant.budgets.is_empty()) {
+        let budget_of = |found: &BudgetUse| tenant.budgets.iter().find(|budget| budget.id == found.counter.budget_id);
+        for found in sources.budgets.budget_uses(tenant.tenant_id, now).await? {
+            let Some(budget) = budget_of(&found) else { continue };
+            let thresholds = THRESHOLDS.into_iter().filter(|threshold| is_reached(*threshold, found.used, budget.limit));
+            alerts.extend(thresholds.map(|threshold| alert(budget, &found, threshold)));
+        }
+        for (_, over) in refused.iter().filter(|(tenant_id, _)| *tenant_id == tenant.tenant_id) {
+            let found = BudgetUse { counter: over.counter.clone(), used: over.used, reserved: over.reserved };
+            alerts.extend(budget_of(&found).map(|budget| alert(budget, &found, 100)));
         }
     }
-    let refused = watch.engine.store.models.gate.conditions().refused();
-    for (tenant_id, over) in &refused {
-        let budgets = tenants.iter().filter(|tenant| tenant.tenant_id == *tenant_id).flat_map(|tenant| &tenant.budgets);
-        let used = BudgetUse { counter: over.counter.clone(), used: over.used, reserved: over.reserved };
-        for budget in budgets.filter(|budget| budget.id == over.counter.budget_id) {
-            watch.tell_once(telling(budget, &used, 100)).await?;
-        }
-    }
-    watch.engine.store.models.gate.conditions().forget_refused(&refused);
-    Ok(())
+    Ok(alerts)
 }
 
 /// Nothing of a budget of 0 can be used; it is reached by a refusal.
@@ -40,7 +35,7 @@ fn is_reached(threshold: i64, used: i64, limit: i64) -> bool {
     limit > 0 && i128::from(used) * 100 >= i128::from(limit) * i128::from(threshold)
 }
 
-fn telling(budget: &Budget, found: &BudgetUse, threshold: i64) -> Telling {
+fn alert(budget: &Budget, found: &BudgetUse, threshold: i64) -> Alert {
     let counter = &found.counter;
     let (scope, period, unit) = (budget.scope.as_str(), budget.period.as_str(), budget.unit.as_str());
     let subject = Some(&counter.subject).filter(|subject| !subject.is_empty());
@@ -52,7 +47,7 @@ fn telling(budget: &Budget, found: &BudgetUse, threshold: i64) -> Telling {
     });
     let key = format!("{}/{}/{}/{threshold}", budget.id, counter.subject, counter.period_start);
     let user_id = subject.filter(|_| budget.scope == BudgetScope::User).cloned();
-    Telling { user_id, ..Telling::event(Notification::BudgetThreshold, budget.tenant_id, key, message, detail) }
+    Alert { user_id, ..Alert::event(Notification::BudgetThreshold, budget.tenant_id, key, message, detail) }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use serde_json::json;
 use werkruf_contract::Uuid;
 use werkruf_store::{AlertKey, StoredConditions};
 
+use super::alert::Alert;
 use super::disk::Space;
-use super::telling::Telling;
 use crate::channels::Notification;
 use crate::engine::Engine;
 
@@ -20,21 +20,21 @@ const SKEW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Conditions by their keys.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct CurrentConditions {
     /// Told, if they are not yet.
-    pub(super) told: BTreeMap<AlertKey, Telling>,
+    pub(super) told: BTreeMap<AlertKey, Alert>,
     /// Not told, but not ended either.
     pub(super) kept: Vec<AlertKey>,
 }
 
-impl Found {
-    fn add(&mut self, telling: Telling) {
-        self.told.insert(telling.key(), telling);
+impl CurrentConditions {
+    fn add(&mut self, alert: Alert) {
+        self.told.insert(alert.key(), alert);
     }
 
     /// Adds it to those that are told, or where the time has not come (or has passed), to those that are kept.
-    fn add_when(&mut self, due: bool, telling: Telling) {
-        if due { self.add(telling) } else { self.kept.push(telling.key()) }
+    fn add_when(&mut self, due: bool, alert: Alert) {
+        if due { self.add(alert) } else { self.kept.push(alert.key()) }
     }
 
     pub(super) fn has(&self, key: &AlertKey) -> bool {
@@ -53,26 +53,26 @@ fn before(now: Timestamp, span: SignedDuration) -> Timestamp {
 }
 
 /// Everything that is wrong now.
-pub(super) fn find(engine: &Engine, stored: StoredConditions, stalled_loops: &[&str], now: Timestamp) -> Found {
-    let mut found = Found::default();
+pub(super) fn find(engine: &Engine, stored: StoredConditions, stalled_loops: &[&str], now: Timestamp) -> CurrentConditions {
+    let mut found = CurrentConditions::default();
     // What is about the server has no tenant whose outbox could be looked at; its alerts are listed.
     for (tenant_id, rows) in stored.dead_letters.into_iter().filter(|(tenant_id, _)| !tenant_id.is_nil()) {
         let message = format!("{rows} messages or notifications could not be delivered; `werkruf outbox list --status dead` shows them.");
         // Each dead row is announced by itself.
-        found.add(Telling { announced: true, ..Telling::state(Notification::DeadLetter, tenant_id, "outbox", message) });
+        found.add(Alert { announced: true, ..Alert::state(Notification::DeadLetter, tenant_id, "outbox", message) });
     }
     let asked_until = before(now, engine.setup().alerts.approval_waiting);
     for approval in stored.approvals {
         let message = format!("A call of {} has waited for a decision since {:.0}.", approval.tool_name, approval.created_at);
         let detail = json!({"approval_id": approval.id, "tool": approval.tool_name});
-        let telling = Telling::state(Notification::ApprovalWaiting, approval.tenant_id, approval.id.to_string(), message);
-        found.add_when(approval.created_at <= asked_until, Telling { detail, ..telling });
+        let alert = Alert::state(Notification::ApprovalWaiting, approval.tenant_id, approval.id.to_string(), message);
+        found.add_when(approval.created_at <= asked_until, Alert { detail, ..alert });
     }
     let told_since = before(now, POISON_TOLD);
     for turn in stored.poison {
         let message = format!("The turn {} was given up: the server stopped three times while it worked on it.", turn.id);
-        let telling = Telling::state(Notification::Poison, turn.tenant_id, turn.id.to_string(), message);
-        found.add_when(turn.finished_at > told_since, Telling { detail: json!({"turn_id": turn.id}), ..telling });
+        let alert = Alert::state(Notification::Poison, turn.tenant_id, turn.id.to_string(), message);
+        found.add_when(turn.finished_at > told_since, Alert { detail: json!({"turn_id": turn.id}), ..alert });
     }
     for (kind, subject, message) in engine.store.models.gate.conditions().held() {
         found.add(local(kind, subject, message));
@@ -81,11 +81,11 @@ pub(super) fn find(engine: &Engine, stored: StoredConditions, stalled_loops: &[&
         let message = format!("The loop {name} of the server makes no progress; `GET /readyz` shows since when.");
         found.add(local(Notification::LoopStalled, (*name).to_owned(), message));
     }
-    found.told.extend(disk(engine).map(|telling| (telling.key(), telling)));
+    found.told.extend(disk(engine).map(|alert| (alert.key(), alert)));
     found
 }
 
-fn disk(engine: &Engine) -> Option<Telling> {
+fn disk(engine: &Engine) -> Option<Alert> {
     let setup = engine.setup();
     let path = setup.alerts.database.as_ref()?;
     let space = Space::of(path).inspect_err(|error| tracing::debug!(%error, "the free space of the disk is not known")).ok()?;
@@ -94,6 +94,6 @@ fn disk(engine: &Engine) -> Option<Telling> {
 }
 
 /// A condition that only this process sees.
-fn local(kind: Notification, subject: String, message: String) -> Telling {
-    Telling { local: true, ..Telling::state(kind, Uuid::nil(), subject, message) }
+fn local(kind: Notification, subject: String, message: String) -> Alert {
+    Alert { local: true, ..Alert::state(kind, Uuid::nil(), subject, message) }
 }

@@ -7,54 +7,49 @@ use serde_json::{Value, json};
 use werkruf_contract::Uuid;
 use werkruf_store::{StoreError, UsageGroup, UsageQuery, UsageSum};
 
-use super::telling::Telling;
-use super::watch::Watch;
+use super::AlertSources;
+use super::alert::Alert;
 use crate::channels::Notification;
+use crate::engine::Engine;
 
-/// Tells every tenant's overview of yesterday that was not told yet.
-pub(super) async fn tell(watch: &mut Watch<'_>, now: Timestamp) -> Result<(), StoreError> {
-    let today = TimeZone::UTC.to_datetime(now).date();
-    if watch.overviews_until == Some(today) {
-        return Ok(());
-    }
-    let Ok(yesterday) = today.yesterday() else { return Ok(()) };
-    for tenant in watch.engine.store.people.tenants().await? {
-        let sum = sum(watch, tenant.id, yesterday, today).await?;
+/// The overviews of the day before this one, of the tenants that used a model.
+pub(super) async fn before(engine: &Engine, sources: &AlertSources, today: Date) -> Result<Vec<Alert>, StoreError> {
+    let (mut alerts, Ok(day)) = (Vec::new(), today.yesterday()) else { return Ok(Vec::new()) };
+    for tenant in engine.store.people.tenants().await? {
+        let sum = sum(sources, tenant.id, day, today).await?;
         if sum.calls > 0 {
-            let telling = overview(watch, tenant.id, yesterday, &sum).await?;
-            telling.open(watch.engine, &*watch.sources.alerts).await?;
+            alerts.push(overview(sources, tenant.id, day, &sum).await?);
         }
     }
-    watch.overviews_until = Some(today);
-    Ok(())
+    Ok(alerts)
 }
 
-async fn sum(watch: &Watch<'_>, tenant_id: Uuid, from: Date, to: Date) -> Result<UsageSum, StoreError> {
+async fn sum(sources: &AlertSources, tenant_id: Uuid, from: Date, to: Date) -> Result<UsageSum, StoreError> {
     let (from, to) = (start_of(from), start_of(to));
     let query = UsageQuery { tenant_id, user_id: None, group_by: UsageGroup::Day, from, to };
-    Ok(UsageSum::total(&watch.sources.usage.usage_sums(query).await?))
+    Ok(UsageSum::total(&sources.usage.usage_sums(query).await?))
 }
 
 fn start_of(day: Date) -> Timestamp {
     day.to_zoned(TimeZone::UTC).map_or(Timestamp::MIN, |midnight| midnight.timestamp())
 }
 
-async fn overview(watch: &Watch<'_>, tenant_id: Uuid, day: Date, sum: &UsageSum) -> Result<Telling, StoreError> {
-    let budgets = budgets(watch, tenant_id, day).await?;
+async fn overview(sources: &AlertSources, tenant_id: Uuid, day: Date, sum: &UsageSum) -> Result<Alert, StoreError> {
+    let budgets = budgets(sources, tenant_id, day).await?;
     let message = format!("On {day} {} requests used {} tokens for {}.", sum.calls, sum.tokens_total, dollars(sum.cost_nano_usd));
     let detail = json!({
         "scope": "tenant", "subject": null, "period": "day", "period_start": day, "calls": sum.calls, "tokens_total": sum.tokens_total,
         "cost_nano_usd": sum.cost_nano_usd, "unpriced_calls": sum.unpriced_calls, "estimated_calls": sum.estimated_calls,
         "used": sum.cost_nano_usd, "unit": "nano_usd", "budgets": budgets,
     });
-    Ok(Telling::event(Notification::DailyOverview, tenant_id, day.to_string(), message, detail))
+    Ok(Alert::event(Notification::DailyOverview, tenant_id, day.to_string(), message, detail))
 }
 
 /// The tenant's budgets as they stood at the end of the day.
-async fn budgets(watch: &Watch<'_>, tenant_id: Uuid, day: Date) -> Result<Vec<Value>, StoreError> {
-    let of_tenant = watch.sources.budgets.all_budgets().await?.into_iter().find(|budgets| budgets.tenant_id == tenant_id);
+async fn budgets(sources: &AlertSources, tenant_id: Uuid, day: Date) -> Result<Vec<Value>, StoreError> {
+    let of_tenant = sources.budgets.all_budgets().await?.into_iter().find(|budgets| budgets.tenant_id == tenant_id);
     let Some(of_tenant) = of_tenant.filter(|budgets| !budgets.budgets.is_empty()) else { return Ok(Vec::new()) };
-    let uses = watch.sources.budgets.budget_uses(tenant_id, start_of(day)).await?;
+    let uses = sources.budgets.budget_uses(tenant_id, start_of(day)).await?;
     let shown = uses.iter().filter_map(|found| {
         let budget = of_tenant.budgets.iter().find(|budget| budget.id == found.counter.budget_id)?;
         let subject = Some(&found.counter.subject).filter(|subject| !subject.is_empty());

@@ -1,14 +1,15 @@
 //! Tells the operator what is wrong: `watch` is the loop, `conditions` collects what is wrong now, `budget_thresholds` and `daily_overview` tell each of
-//! their events once, `telling` writes an alert with its notifications and its line in the log.
+//! their events once, `alert` writes an alert with its notifications and its line in the log.
 //!
 //! Invariants: an alert is told once, however many processes look, because the store writes it once, together with its notifications. A condition that
 //! only one process sees is ended by that process, or by another when it was not seen for some minutes.
 
+mod alert;
 mod budget_thresholds;
 mod conditions;
 mod daily_overview;
 mod disk;
-mod telling;
+
 mod watch;
 
 use std::sync::Arc;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use werkruf_store::{AlertKey, AlertRow, StoreError};
 
-use super::conditions::{Found, find, times};
-use super::telling::{Telling, resolve};
+use super::alert::{Alert, resolve};
+use super::conditions::{CurrentConditions, find, times};
 use super::{AlertSources, budget_thresholds, daily_overview};
 use crate::channels::Notification;
 use crate::engine::Engine;
@@ -27,7 +28,7 @@ const MAX_TOLD: usize = 10_000;
 
 /// Tells what is wrong until the process drains.
 pub(crate) async fn run(engine: &Arc<Engine>, sources: AlertSources) {
-    let mut watch = Watch { engine, sources, told: Told::default(), overviews_until: None, adopted: engine.is_shared() };
+    let mut watch = Watch { engine, sources, told: KnownEvents::default(), overviews_until: None, adopted: engine.is_shared() };
     let (mut looks, mut failing) = (0, false);
     loop {
         let looked = watch.look(looks == 0).await;
@@ -52,14 +53,14 @@ pub(crate) async fn run(engine: &Arc<Engine>, sources: AlertSources) {
 
 /// Events that were told already, so that the store is not asked at every look.
 #[derive(Debug, Default)]
-pub(super) struct Told(HashSet<AlertKey>);
+struct KnownEvents(HashSet<AlertKey>);
 
-impl Told {
-    pub(super) fn has(&self, key: &AlertKey) -> bool {
+impl KnownEvents {
+    fn has(&self, key: &AlertKey) -> bool {
         self.0.contains(key)
     }
 
-    pub(super) fn add(&mut self, key: AlertKey) {
+    fn add(&mut self, key: AlertKey) {
         if self.0.len() >= MAX_TOLD {
             self.0.clear();
         }
@@ -67,12 +68,12 @@ impl Told {
     }
 }
 
-pub(super) struct Watch<'a> {
-    pub(super) engine: &'a Arc<Engine>,
-    pub(super) sources: AlertSources,
-    pub(super) told: Told,
+struct Watch<'a> {
+    engine: &'a Arc<Engine>,
+    sources: AlertSources,
+    told: KnownEvents,
     /// Overviews of all days before this one were told.
-    pub(super) overviews_until: Option<Date>,
+    overviews_until: Option<Date>,
     /// Alerts of an earlier process were taken over. Where several processes share the database, they are left to end by themselves.
     adopted: bool,
 }
@@ -80,17 +81,26 @@ pub(super) struct Watch<'a> {
 impl Watch<'_> {
     async fn look(&mut self, all: bool) -> Result<(), StoreError> {
         let now = self.engine.store.clock.now();
-        budget_thresholds::tell(self, now).await?;
-        daily_overview::tell(self, now).await?;
+        let conditions = self.engine.store.models.gate.conditions();
+        let refused = conditions.refused();
+        self.tell(budget_thresholds::reached(&self.sources, &refused, now).await?).await?;
+        conditions.forget_refused(&refused);
+        let today = TimeZone::UTC.to_datetime(now).date();
+        if self.overviews_until != Some(today) {
+            self.tell(daily_overview::before(self.engine, &self.sources, today).await?).await?;
+            self.overviews_until = Some(today);
+        }
         if all { self.compare(now).await } else { Ok(()) }
     }
 
-    /// Tells an event, unless it is known to be told.
-    pub(super) async fn tell_once(&mut self, telling: Telling) -> Result<(), StoreError> {
-        let key = telling.key();
-        if !self.told.has(&key) {
-            telling.open(self.engine, &*self.sources.alerts).await?;
-            self.told.add(key);
+    /// Tells events, but those that are known to be told.
+    async fn tell(&mut self, events: Vec<Alert>) -> Result<(), StoreError> {
+        for event in events {
+            let key = event.key();
+            if !self.told.has(&key) {
+                event.open(self.engine, &*self.sources.alerts).await?;
+                self.told.add(key);
+            }
         }
         Ok(())
     }
@@ -102,8 +112,8 @@ impl Watch<'_> {
         let (asked_until, poison_since) = times(self.engine, now);
         let stored = self.sources.alerts.stored_conditions(asked_until, poison_since).await?;
         let found = find(self.engine, stored, &(self.sources.stalled_loops)(), now);
-        for telling in found.told.values().filter(|telling| !open.iter().any(|row| row.key == telling.key())) {
-            telling.open(self.engine, &*self.sources.alerts).await?;
+        for alert in found.told.values().filter(|alert| !open.iter().any(|row| row.key == alert.key())) {
+            alert.open(self.engine, &*self.sources.alerts).await?;
         }
         for row in open.iter().filter(|row| !found.has(&row.key) && self.may_end(row, now)) {
             resolve(self.engine, &*self.sources.alerts, row).await?;
@@ -132,8 +142,8 @@ impl Watch<'_> {
         }
     }
 
-    async fn touch(&self, open: &[AlertRow], found: &Found, now: Timestamp) -> Result<(), StoreError> {
-        let seen = |row: &&AlertRow| found.told.get(&row.key).is_some_and(|telling| telling.local);
+    async fn touch(&self, open: &[AlertRow], found: &CurrentConditions, now: Timestamp) -> Result<(), StoreError> {
+        let seen = |row: &&AlertRow| found.told.get(&row.key).is_some_and(|alert| alert.local);
         let due = open.iter().filter(seen).filter(|row| now.duration_since(row.seen_at) >= TOUCH_AFTER);
         let ids: Vec<_> = due.map(|row| row.id).collect();
         if ids.is_empty() { Ok(()) } else { self.sources.alerts.touch_alerts(ids, now).await }

@@ -153,7 +153,7 @@ pub(crate) fn dead_letter(channels: &Channels, tenant: Tenant<'_>, row: &OutboxR
 
 /// What programs are told about an alert of a tenant, or of the server under the nil id. A person whom it names is given, so that their erasure finds
 /// the rows.
-pub(crate) fn alert(
+pub(crate) fn alert_rows(
     channels: &Channels,
     tenant: Tenant<'_>,
     notification: Notification,

@@ -9,6 +9,6 @@ mod announce;
 mod change;
 mod writer;
 
-pub(crate) use announce::{Audience, TurnOwner, alert, dead_letter, new_row, plain_name, to_person};
+pub(crate) use announce::{Audience, TurnOwner, alert_rows, dead_letter, new_row, plain_name, to_person};
 pub(crate) use change::{Change, CommitPoint, Event};
 pub(crate) use writer::{Journal, JournalStore};

@@ -189,19 +189,15 @@ impl ModelAccess {
         // The reservation ends with the final row.
         let row = row.map(|row| NewUsage { reservation: None, ..self.charged(row, Some(&reservation)) });
         let store = budgets.store().map_err(|error| unchecked(&error))?;
-        match store.reserve(self.owner.clone(), reservation.clone(), row, now).await {
-            Ok(None) => {
-                if let Some(call) = &self.call {
-                    (call.reserved)();
-                }
-                Ok(reservation)
-            }
-            Ok(Some(over)) => {
-                self.accounts.gate.conditions().budget_refused(self.owner.tenant_id, &over);
-                Err(refused(&applicable.refusal(&over, now)))
-            }
-            Err(error) => Err(unchecked(&error)),
+        let over = store.reserve(self.owner.clone(), reservation.clone(), row, now).await.map_err(|error| unchecked(&error))?;
+        if let Some(over) = over {
+            self.accounts.gate.conditions().budget_refused(self.owner.tenant_id, &over);
+            return Err(refused(&applicable.refusal(&over, now)));
         }
+        if let Some(call) = &self.call {
+            (call.reserved)();
+        }
+        Ok(reservation)
     }
 
     /// The row with what budgets need.

@@ -110,7 +110,7 @@ pub(crate) async fn conditions_are_found_in_the_rows_of_all_tenants<S: Store>(mu
     assert_eq!(nothing, StoredConditions::default());
     let never_sent = NewOutboxRow { dead: Some("stale".to_owned()), ..world.outbox_row(None, "late") };
     world.send(vec![never_sent, world.outbox_row(None, "refused"), world.outbox_row(None, "open")]).await;
-    let end = SendEnd::Dead { code: "refused".to_owned(), message: "m".to_owned() };
+    let end = SendEnd::Dead { code: "webhook_refused".to_owned(), message: "m".to_owned() };
     assert!(world.settle(&world.next().await, end).await);
     let (_, _, approval) = awaiting_approval(&world).await;
     let later = world.later(1000);

@@ -1,6 +1,7 @@
 //! `[alerts]`: when the operator is alerted.
 
 use jiff::SignedDuration;
+use serde::Deserialize;
 use werkruf_runtime::AlertSettings;
 
 use super::database::Database;
@@ -11,6 +12,14 @@ use super::violation::ConfigViolation;
 const MAX_MINUTES: i64 = 31 * 24 * 60;
 /// An exbibyte.
 const MAX_MIB: i64 = 1 << 40;
+
+/// `[alerts]`. Any whole number is read, so that an invalid one gets its own message.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct AlertsSection {
+    pub approval_waiting_minutes: Option<i64>,
+    pub disk_free_mib: Option<i64>,
+}
 
 pub(super) fn merge(document: &Document, database: &Database, violations: &mut Vec<ConfigViolation>) -> AlertSettings {
     let section = &document.file.alerts;

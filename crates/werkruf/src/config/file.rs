@@ -14,6 +14,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 use werkruf_runtime::{Assistant, SafetyProfile};
 use werkruf_tools::HttpToolConfig;
 
+use super::alerts::AlertsSection;
 use super::suggestion::advice;
 use super::violation::ConfigViolation;
 use super::whatsapp::WhatsAppSection;
@@ -136,14 +137,6 @@ pub(super) struct WebhookSection {
     pub events: Vec<String>,
     pub secret_env: Option<String>,
     pub tenant: Option<String>,
-}
-
-/// `[alerts]`. Any whole number is read, so that an invalid one gets its own message.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct AlertsSection {
-    pub approval_waiting_minutes: Option<i64>,
-    pub disk_free_mib: Option<i64>,
 }
 
 /// One of `[[budgets]]`. A wrong or missing key is reported with the others.

@@ -8,12 +8,12 @@ use werkruf_store::{AlertKey, AlertRow, Alerts, NewAlert, NewOutboxRow, StoreErr
 
 use crate::channels::Notification;
 use crate::engine::Engine;
-use crate::journal::alert;
+use crate::journal::alert_rows;
 use crate::stored::{json as to_json, object};
 
 /// What the operator is told.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Telling {
+pub(super) struct Alert {
     pub(super) kind: Notification,
     /// The nil id for the server.
     pub(super) tenant_id: Uuid,
@@ -32,7 +32,7 @@ pub(super) struct Telling {
     pub(super) detail: Value,
 }
 
-impl Telling {
+impl Alert {
     /// A state of the server or of a tenant, which ends at some time.
     pub(super) fn state(kind: Notification, tenant_id: Uuid, subject: impl Into<String>, message: String) -> Self {
         let (subject, detail) = (subject.into(), Value::Null);
@@ -118,5 +118,5 @@ async fn rows(
 ) -> Result<Vec<NewOutboxRow>, StoreError> {
     let slug = if tenant_id.is_nil() { String::new() } else { engine.tenant_slug(tenant_id).await? };
     let tenant = Tenant { id: tenant_id, slug: &slug };
-    Ok(alert(&engine.setup().channels, tenant, kind, user_id, body, &engine.store.clock))
+    Ok(alert_rows(&engine.setup().channels, tenant, kind, user_id, body, &engine.store.clock))
 }
