@@ -9,7 +9,7 @@ use werkruf_store::{NewUsage, crash};
 
 use super::history::text_bytes;
 use super::provider_items::ProviderItems;
-use super::reservation::Held;
+use super::reservation::{Departing, Held};
 use super::state::Stop;
 use crate::call::TurnScope;
 use crate::journal::{Change, CommitPoint};
@@ -50,9 +50,9 @@ impl TurnRequest<'_> {
                 // Nothing was sent, so nothing is billed.
                 return Err(Stop::Canceled);
             }
-            if self.is_counted() {
+            if self.scope.is_counted() {
                 // Boxed: few requests need it.
-                Box::pin(self.reserve(held)).await?;
+                Box::pin(self.departing().reserve(held)).await?;
             }
             let sending = Sending::default();
             let opened = match journal.commit_while(self.in_time(self.open(&sending))).await? {
@@ -106,8 +106,8 @@ impl TurnRequest<'_> {
     }
 
     async fn send_once(&self, usage: &mut Vec<NewUsage>, held: &mut Held) -> Result<Option<String>, Stop> {
-        if self.is_counted() {
-            self.reserve(held).await?;
+        if self.scope.is_counted() {
+            self.departing().reserve(held).await?;
         }
         let (mut received, sending) = (String::new(), Sending::default());
         let receiving = async {
@@ -138,6 +138,10 @@ impl TurnRequest<'_> {
                 Err(stop)
             }
         }
+    }
+
+    const fn departing(&self) -> Departing<'_> {
+        Departing { scope: self.scope, request: &self.request, deadline: self.deadline }
     }
 
     /// Passes the model gate and sends once. The admission is held until the answer is complete.
