@@ -61,7 +61,7 @@ impl Budgets for SqliteStore {
         let recorder = self.recorder.clone();
         Box::pin(self.writer.submit(move |c| {
             let stored = all(&mut c.prepare(&format!("SELECT {BUDGET} FROM budgets"))?, [], read_budget)?;
-            let change = ConfiguredChange::new(stored, budgets, now);
+            let change = ConfiguredChange::new(stored, &budgets, now);
             for budget in &change.delete {
                 delete(c, budget.tenant_id, budget.id)?;
             }
