@@ -1,6 +1,7 @@
 //! Token usage as providers report it, with the field names of either API.
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::TokenUsage;
@@ -41,7 +42,15 @@ struct Details {
 
 /// Reads a `usage` object; `None` if it contains no counts.
 pub(crate) fn usage(raw: &RawValue) -> Option<TokenUsage> {
-    let wire: WireUsage = object(raw)?;
+    tokens(object(raw)?)
+}
+
+/// The same for a response that is parsed already.
+pub(crate) fn usage_of(value: &Value) -> Option<TokenUsage> {
+    tokens(WireUsage::deserialize(value.as_object()?).ok()?)
+}
+
+fn tokens(wire: WireUsage) -> Option<TokenUsage> {
     let (input, output) = (wire.prompt_tokens.or(wire.input_tokens), wire.completion_tokens.or(wire.output_tokens));
     if input.is_none() && output.is_none() && wire.total_tokens.is_none() {
         return None;
