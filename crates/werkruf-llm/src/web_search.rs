@@ -175,10 +175,11 @@ mod tests {
     #[test]
     fn only_finished_searches_count_and_citations_are_read() {
         let result = read(answer("Grüße aus Köln.", 0, 5, "completed").as_bytes()).unwrap();
-        assert_eq!((result.text.as_str(), result.searches), ("Grüße aus Köln.", 1));
+        assert_eq!((result.text.as_str(), result.searches, result.charged_searches), ("Grüße aus Köln.", 1, 1));
         assert_eq!(result.citations[0].cited_text, "Grüße");
         assert_eq!(result.usage.unwrap().total_tokens, 15);
-        assert_eq!(read(answer("x", 0, 1, "failed").as_bytes()).unwrap().searches, 0);
+        let failed = read(answer("x", 0, 1, "failed").as_bytes()).unwrap();
+        assert_eq!((failed.searches, failed.charged_searches), (0, 1), "the provider counts what it was asked");
     }
 
     #[test]
