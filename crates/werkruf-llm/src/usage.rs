@@ -27,9 +27,13 @@ struct WireUsage {
     completion_tokens_details: Option<Details>,
     #[serde(default)]
     output_tokens_details: Option<Details>,
-    /// DeepSeek's name for cached tokens.
+    /// DeepSeek's name for cached tokens, and two of other servers.
     #[serde(default)]
     prompt_cache_hit_tokens: Option<f64>,
+    #[serde(default)]
+    cached_tokens: Option<f64>,
+    #[serde(default)]
+    num_cached_tokens: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -60,9 +64,32 @@ fn tokens(wire: WireUsage) -> Option<TokenUsage> {
     let (input_tokens, output_tokens) = (count(input), count(output));
     Some(TokenUsage {
         input_tokens,
-        cached_tokens: count(cached.or(wire.prompt_cache_hit_tokens)),
+        cached_tokens: count(cached.or(wire.prompt_cache_hit_tokens).or(wire.cached_tokens).or(wire.num_cached_tokens)),
         output_tokens,
         reasoning_tokens: count(reasoning),
         total_tokens: wire.total_tokens.map_or(input_tokens + output_tokens, |total| count(Some(total))),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_spelling_gives_the_same_tokens_in_text_and_value() {
+        let expected = TokenUsage { input_tokens: 10, cached_tokens: 4, output_tokens: 5, reasoning_tokens: 0, total_tokens: 15 };
+        for wire in [
+            json!({"prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 4}}),
+            json!({"input_tokens": 10, "output_tokens": 5, "total_tokens": 15, "input_tokens_details": {"cached_tokens": 4}}),
+            json!({"prompt_tokens": 10.0, "completion_tokens": 5, "prompt_cache_hit_tokens": 4, "prompt_tokens_details": null}),
+            json!({"prompt_tokens": 10, "completion_tokens": 5, "cached_tokens": 4}),
+            json!({"prompt_tokens": 10, "completion_tokens": 5, "num_cached_tokens": 4}),
+        ] {
+            let raw = RawValue::from_string(wire.to_string()).unwrap();
+            assert_eq!((usage(&raw), usage_of(&wire)), (Some(expected), Some(expected)), "{wire}");
+        }
+        assert_eq!((usage_of(&json!({})), usage_of(&json!(null)), usage_of(&json!([1, 2]))), (None, None, None));
+    }
 }

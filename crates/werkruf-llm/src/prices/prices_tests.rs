@@ -78,7 +78,7 @@ fn web_searches_are_charged_apart_and_rounded_with_the_tokens() {
     for unknown in ["null", "other", "llama3"] {
         assert_eq!(table.cost_with_searches(unknown, tokens(1000, 0, 0), 1), None, "{unknown}");
     }
-    assert_eq!(table.cost_with_searches("null", tokens(10_000, 0, 0), 0), Some(1), "no search, no fee");
+    assert_eq!(table.cost_with_searches("null", tokens(10_000, 0, 0), 0), Some(1000), "no search, no fee");
     assert!(table.overlay(&format!(r#"{{"models": [{}]}}"#, model("m", r#""a cent""#))).is_err());
     assert_eq!(table.cost_with_searches("gpt-5", tokens(0, 0, 0), u32::MAX), Some(42_949_672_950_000_000));
 }

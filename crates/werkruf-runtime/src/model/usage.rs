@@ -115,13 +115,15 @@ impl Meter<'_> {
             Settlement::Answered { usage: Some(usage), model, .. } => Some(self.row((*usage, searches), false, *model)),
             Settlement::Answered { usage: None, text, model } => Some(self.estimate((text, searches), *model)),
             Settlement::Aborted { received } => Some(self.estimate((received, searches), None)),
-            Settlement::Failed { error, received } => match error.fault {
-                ModelFault::Connect => None,
+            Settlement::Failed { error, received } => match (error.fault, error.usage) {
+                (ModelFault::Connect, _) => None,
+                // The provider counted although it failed.
+                (_, Some(usage)) => Some(self.row((usage, searches), false, None)),
                 // Refused before it was read: sent, but it cost nothing.
-                ModelFault::Refused { .. } => Some(self.row((TokenUsage::default(), 0), false, None)),
-                ModelFault::FirstByte | ModelFault::Idle | ModelFault::Incomplete | ModelFault::Protocol => {
-                    Some(self.estimate((received, searches), None))
+                (ModelFault::Refused { .. }, None) if received.is_empty() && searches == 0 => {
+                    Some(self.row((TokenUsage::default(), 0), false, None))
                 }
+                (_, None) => Some(self.estimate((received, searches), None)),
             },
         }
     }
