@@ -149,6 +149,10 @@ fn add_sql(condition: &str) -> String {
 
 fn roll_up(c: &Connection, tenant_id: Uuid, day: Date) -> Result<(), StoreError> {
     let tenant = Id::from(tenant_id);
+    // Another run may have rolled it up since the days were listed.
+    if rolled_up(c, &tenant)?.is_some_and(|last| last >= day) {
+        return Ok(());
+    }
     let end = day.tomorrow().map_or(Timestamp::MAX, start_of);
     let sql = add_sql("tenant_id = ?1 AND created_at >= ?2 AND created_at < ?3");
     c.prepare_cached(&sql)?.execute(params![tenant, Stamp::from(start_of(day)), Stamp::from(end)])?;
