@@ -112,7 +112,7 @@ async fn sums_are_exact_and_the_end_is_exclusive() {
     let folder = tempfile::tempdir().unwrap();
     let models = json!({"models": [
         {"model": "gpt-5", "usd_per_million": {"input": "0.0005", "output": "0"}},
-        {"model": "gpt-4o", "usd_per_million": {"input": "0.0004999", "output": "1234567.891"}},
+        {"model": "gpt-4o", "usd_per_million": {"input": "0.0004999", "output": "123456.789"}},
     ]});
     std::fs::write(folder.path().join("prices.json"), models.to_string()).unwrap();
     let file = "prices = 'prices.json'\n[[assistants]]\nname = 'other'\nmodel = 'gpt-4o'\n[workspace]\n[ask_gpt]\n";
@@ -122,8 +122,8 @@ async fn sums_are_exact_and_the_end_is_exclusive() {
     seconds.fetch_add(1, Ordering::SeqCst);
     body(server.chat(3, json!({"message": "two"})).await).await;
     body(server.chat(1, json!({"message": "three", "assistant": "other"})).await).await;
-    // 0.5 and 1.5 nano-dollars are one and two; 1.2345678910004999 dollars are rounded down.
-    let dear = 1_234_567_891_i64;
+    // 0.5 and 1.5 nano-dollars are one and two; 123,456,789.4999 are rounded down.
+    let dear = 123_456_789_i64;
     let found = async |query: &str| {
         let sums = get(&server, &format!("/api/usage?{query}")).await;
         let row = |row: &Value| (row["key"].clone(), row["calls"].as_i64().unwrap(), row["cost_nano_usd"].as_i64().unwrap());
