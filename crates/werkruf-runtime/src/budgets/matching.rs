@@ -56,6 +56,11 @@ impl Applicable {
         self.0.iter().any(|(budget, _)| budget.unit != BudgetUnit::ModelCalls)
     }
 
+    /// Whether a budget counts money.
+    pub(crate) fn counts_money(&self) -> bool {
+        self.0.iter().any(|(budget, _)| budget.unit == BudgetUnit::NanoUsd)
+    }
+
     /// The counters at this moment.
     pub(crate) fn counters(&self, now: Timestamp) -> Vec<BudgetCounter> {
         self.0.iter().map(|(budget, subject)| counter(budget, subject, now)).collect()

@@ -100,7 +100,7 @@ impl Departing<'_> {
     async fn worst_case(self) -> WorstCase {
         let provider = self.scope.models.gate.chat_provider();
         let model = self.request.model.as_deref().unwrap_or_else(|| provider.default_model());
-        worst_case(provider.size(self.request), model, &self.scope.setup.prices).await
+        worst_case(provider.size(self.request), 0, model, &self.scope.setup.prices).await
     }
 
     fn refused(self, refusal: BudgetRefusal) -> Stop {

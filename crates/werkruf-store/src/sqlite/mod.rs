@@ -6,7 +6,7 @@
 mod approvals;
 mod audit;
 mod backup;
-mod budget_ledger;
+mod budget_counters;
 mod budgets;
 mod client_requests;
 mod cluster;

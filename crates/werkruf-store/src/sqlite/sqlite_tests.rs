@@ -224,7 +224,7 @@ fn hot_statements() -> Vec<String> {
         super::outbox::hot_statements(),
         super::outbox_claim::hot_statements(),
         super::outbox_rows::hot_statements(),
-        super::budget_ledger::hot_statements(),
+        super::budget_counters::hot_statements(),
     ]
     .concat()
 }
