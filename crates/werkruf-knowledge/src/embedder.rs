@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::{Chunk, Knowledge, Library, NewVector, UnembeddedChunk};
 use tokio::sync::Notify;
-use werkruf_contract::{Clock, Deadline, Failure, ModelSource, Models, ToolErrorType, Uuid};
+use werkruf_contract::{Clock, Deadline, ErrorCode, Failure, ModelSource, Models, ToolErrorType, Uuid};
 use werkruf_store::StoreError;
 
 /// Most texts in one request.
@@ -126,10 +126,14 @@ impl Embedder {
         let store = &**library.store();
         // Batches continue after the last one, because the chunks before it need not be looked at again.
         let mut after = self.failed_until.swap(0, Ordering::Relaxed);
+        let mut over_budget = None;
         loop {
             let claimed = store.claim_unembedded(self.model.clone(), self.owner, after, BATCH).await;
             let mut batch = claimed.map_err(|error| store_failure(&error))?;
             let Some(first) = batch.first() else {
+                if let Some(failure) = over_budget {
+                    return Err(failure);
+                }
                 if after == 0 {
                     self.made_progress();
                     return Ok(());
@@ -149,6 +153,12 @@ impl Embedder {
             // Releases also the chunks that were not embedded, so that another replica can try them.
             store.release_claims(self.owner).await.map_err(|error| store_failure(&error))?;
             if let Err(failure) = done {
+                if failure.is(ErrorCode::BudgetExceeded) {
+                    // Other tenants have budgets of their own.
+                    self.made_progress();
+                    (after, over_budget) = (last, Some(failure));
+                    continue;
+                }
                 self.failed_until.store(last, Ordering::Relaxed);
                 return Err(failure);
             }

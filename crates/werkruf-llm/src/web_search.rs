@@ -8,6 +8,7 @@ use werkruf_contract::{Citation, Deadline};
 use crate::encoding::is_reasoning_model;
 use crate::server::Server;
 use crate::sse::SseDecoder;
+use crate::usage::usage_of;
 use crate::{ConfigError, ModelError, RequestSize, ServerConfig, TokenUsage};
 
 /// OpenAI limits the context of a web search to this many tokens.
@@ -29,6 +30,8 @@ pub struct WebSearchRequest {
     pub temperature: Option<f64>,
     /// Two-letter country code that narrows the search.
     pub country: Option<String>,
+    /// The most calls of the search tool; `None` leaves it to the provider.
+    pub max_searches: Option<u32>,
 }
 
 /// The answer to a web search request.
@@ -38,6 +41,8 @@ pub struct WebSearchResult {
     pub model: Option<String>,
     /// The number of searches that took place.
     pub searches: u32,
+    /// The number of searches that the provider charges for.
+    pub charged_searches: u32,
     pub citations: Vec<Citation>,
     pub usage: Option<TokenUsage>,
     /// The id that the provider gave the request, or else the response.
@@ -90,6 +95,9 @@ impl WebSearch {
             "tools": [tool],
             "include": ["web_search_call.action.sources"],
         });
+        if let Some(most) = request.max_searches {
+            body["max_tool_calls"] = json!(most);
+        }
         if let Some(temperature) = request.temperature.filter(|_| !is_reasoning_model(self.model())) {
             body["temperature"] = json!(temperature);
         }
@@ -108,7 +116,7 @@ fn read(answer: &[u8]) -> Result<WebSearchResult, String> {
     }
     let mut result = WebSearchResult {
         model: response["model"].as_str().map(str::to_owned),
-        usage: usage(&response["usage"]),
+        usage: usage_of(&response["usage"]),
         request_id: response["id"].as_str().map(str::to_owned),
         ..WebSearchResult::default()
     };
@@ -117,6 +125,7 @@ fn read(answer: &[u8]) -> Result<WebSearchResult, String> {
             // Other actions only open pages that a search found.
             Some("web_search_call") => {
                 let is_search = item["action"]["type"].as_str().is_none_or(|action| action == "search");
+                result.charged_searches += u32::from(is_search);
                 result.searches += u32::from(is_search && !matches!(item["status"].as_str(), Some("failed" | "incomplete")));
             }
             Some("message") => {
@@ -147,19 +156,6 @@ fn add_part(part: &Value, result: &mut WebSearchResult) {
         });
     }
     result.text.push_str(text);
-}
-
-fn usage(usage: &Value) -> Option<TokenUsage> {
-    let count = |value: &Value| value.as_i64().unwrap_or(0);
-    usage.as_object()?;
-    let (input_tokens, output_tokens) = (count(&usage["input_tokens"]), count(&usage["output_tokens"]));
-    Some(TokenUsage {
-        input_tokens,
-        cached_tokens: count(&usage["input_tokens_details"]["cached_tokens"]),
-        output_tokens,
-        reasoning_tokens: count(&usage["output_tokens_details"]["reasoning_tokens"]),
-        total_tokens: usage["total_tokens"].as_i64().unwrap_or(input_tokens + output_tokens),
-    })
 }
 
 /// The final response of a stream.
@@ -194,10 +190,11 @@ mod tests {
     #[test]
     fn only_finished_searches_count_and_citations_are_read() {
         let result = read(answer("Grüße aus Köln.", 0, 5, "completed").as_bytes()).unwrap();
-        assert_eq!((result.text.as_str(), result.searches), ("Grüße aus Köln.", 1));
+        assert_eq!((result.text.as_str(), result.searches, result.charged_searches), ("Grüße aus Köln.", 1, 1));
         assert_eq!(result.citations[0].cited_text, "Grüße");
         assert_eq!(result.usage.unwrap().total_tokens, 15);
-        assert_eq!(read(answer("x", 0, 1, "failed").as_bytes()).unwrap().searches, 0);
+        let failed = read(answer("x", 0, 1, "failed").as_bytes()).unwrap();
+        assert_eq!((failed.searches, failed.charged_searches), (0, 1), "the provider counts what it was asked");
     }
 
     #[test]
@@ -206,6 +203,25 @@ mod tests {
         assert_eq!((result.citations[0].start_index, result.citations[0].end_index), (3, 5));
         let result = read(answer("short", 900, 3, "completed").as_bytes()).unwrap();
         assert_eq!((result.citations[0].start_index, result.citations[0].end_index, result.citations[0].cited_text.as_str()), (5, 5, ""));
+    }
+
+    #[test]
+    fn searches_are_limited_only_on_request() {
+        let config = ServerConfig {
+            name: "openai".to_owned(),
+            base_url: "http://127.0.0.1:1/v1".to_owned(),
+            api_key: None,
+            model: "gpt-5".to_owned(),
+            headers: Vec::new(),
+            max_output_tokens: 64,
+            first_byte: std::time::Duration::from_secs(1),
+            idle: std::time::Duration::from_secs(1),
+            record: None,
+            client: reqwest::Client::new(),
+        };
+        let search = WebSearch::new(config).unwrap();
+        let body = |max_searches| search.body(&WebSearchRequest { max_searches, ..WebSearchRequest::default() });
+        assert_eq!((body(None).get("max_tool_calls"), &body(Some(10))["max_tool_calls"]), (None, &json!(10)));
     }
 
     #[test]

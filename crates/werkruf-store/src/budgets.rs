@@ -199,9 +199,9 @@ pub(crate) struct ConfiguredChange {
 
 impl ConfiguredChange {
     /// What makes `wanted` of the budgets that are stored.
-    pub(crate) fn new(stored: Vec<Budget>, wanted: Vec<Budget>, now: Timestamp) -> Self {
+    pub(crate) fn new(stored: Vec<Budget>, wanted: &[Budget], now: Timestamp) -> Self {
         let mut change = Self::default();
-        for budget in &wanted {
+        for budget in wanted {
             match stored.iter().find(|known| known.is_same(budget)) {
                 Some(known) if known.configured && known.limit == budget.limit => {}
                 Some(known) => change.change.push((known.clone(), Budget { limit: budget.limit, configured: true, ..known.clone() })),

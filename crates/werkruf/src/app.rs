@@ -25,7 +25,7 @@ use crate::api::outage::Outage;
 use crate::config::{BudgetConfig, Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
-use crate::installation::{initialize, named_tenant, resolve_tenants};
+use crate::installation::{initialize, put_budgets, resolve_tenants};
 use crate::metrics::ServerMetrics;
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
@@ -276,17 +276,8 @@ impl App {
 
     /// Makes the configured budgets those of this configuration. Only a server does that: a command may have another configuration.
     pub async fn put_configured_budgets(&self, configured: &[BudgetConfig]) -> Result<(), Vec<ConfigViolation>> {
-        let violation = |path: String, message: String| vec![ConfigViolation::new(path, message)];
-        let now = self.clock.now();
-        let mut budgets = Vec::new();
-        for (at, budget) in configured.iter().enumerate() {
-            let tenant = named_tenant(&budget.tenant, self.people(), &self.clock).await;
-            let tenant_id = tenant.map_err(|message| violation(format!("/budgets/{at}/tenant"), message))?.id;
-            budgets.push(budget.budget(self.clock.new_id(), tenant_id, true, now));
-        }
-        let unstored = |error: StoreError| violation("/budgets".to_owned(), error.to_string());
-        self.store.put_configured_budgets(budgets, now).await.map_err(unstored)?;
-        self.runtime.refresh_budgets().await.map_err(unstored)
+        put_budgets(configured, self.store.as_ref(), &self.clock).await?;
+        self.runtime.refresh_budgets().await.map_err(|error| vec![ConfigViolation::new("/budgets", error.to_string())])
     }
 
     /// Reads the configuration again and replaces tools, assistants, safety profiles, budgets and WhatsApp's numbers and keywords; running turns keep the old ones.

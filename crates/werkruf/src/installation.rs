@@ -6,7 +6,7 @@ use werkruf_runtime::{Assistant, Assistants};
 use werkruf_store::{People, Store, TenantRow};
 
 use crate::app::StartError;
-use crate::config::{Config, ConfigViolation};
+use crate::config::{BudgetConfig, Config, ConfigViolation};
 use crate::sample;
 use crate::whatsapp::{CHANNEL, WhatsAppSettings};
 
@@ -56,8 +56,20 @@ pub(crate) async fn resolve_tenants(
     if violations.is_empty() { Ok(settings) } else { Err(violations) }
 }
 
+/// Stores the budgets of the configuration.
+pub(crate) async fn put_budgets(configured: &[BudgetConfig], store: &dyn Store, clock: &Clock) -> Result<(), Vec<ConfigViolation>> {
+    let mut budgets = Vec::new();
+    for (at, budget) in configured.iter().enumerate() {
+        let tenant = named_tenant(&budget.tenant, store, clock).await;
+        let tenant = tenant.map_err(|message| vec![ConfigViolation::new(format!("/budgets/{at}/tenant"), message)])?;
+        budgets.push(budget.budget(clock.new_id(), tenant.id, true, clock.now()));
+    }
+    let stored = store.put_configured_budgets(budgets, clock.now()).await;
+    stored.map_err(|error| vec![ConfigViolation::new("/budgets", error.to_string())])
+}
+
 /// The tenant that the configuration names. One that is named by a slug is made.
-pub(crate) async fn named_tenant(name: &str, people: &(impl People + ?Sized), clock: &Clock) -> Result<TenantRow, String> {
+async fn named_tenant(name: &str, people: &(impl People + ?Sized), clock: &Clock) -> Result<TenantRow, String> {
     if let Some(found) = people.tenant(name.to_owned()).await.map_err(|error| error.to_string())? {
         return Ok(found);
     }

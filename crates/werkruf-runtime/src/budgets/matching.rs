@@ -1,10 +1,8 @@
 //! Which budgets count a request, and what it claims from them.
 
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
-use jiff::{Timestamp, ToSpan};
+use jiff::Timestamp;
 use werkruf_contract::Uuid;
-use werkruf_store::{Budget, BudgetClaim, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, NewReservation, OverBudget};
+use werkruf_store::{Budget, BudgetClaim, BudgetCounter, BudgetScope, BudgetUnit, NewReservation, OverBudget};
 
 use super::refusal::BudgetRefusal;
 
@@ -58,6 +56,11 @@ impl Applicable {
         self.0.iter().any(|(budget, _)| budget.unit != BudgetUnit::ModelCalls)
     }
 
+    /// Whether a budget counts money.
+    pub(crate) fn counts_money(&self) -> bool {
+        self.0.iter().any(|(budget, _)| budget.unit == BudgetUnit::NanoUsd)
+    }
+
     /// The counters at this moment.
     pub(crate) fn counters(&self, now: Timestamp) -> Vec<BudgetCounter> {
         self.0.iter().map(|(budget, subject)| counter(budget, subject, now)).collect()
@@ -93,15 +96,6 @@ impl Applicable {
 fn counter(budget: &Budget, subject: &str, now: Timestamp) -> BudgetCounter {
     let Budget { id, period, unit, .. } = *budget;
     BudgetCounter { budget_id: id, subject: subject.to_owned(), period, period_start: period.start_at(now), unit }
-}
-
-/// When the period that starts on this day ends.
-pub fn period_end(period: BudgetPeriod, start: Date) -> Timestamp {
-    let span = match period {
-        BudgetPeriod::Day => 1.day(),
-        BudgetPeriod::Month => 1.month(),
-    };
-    start.saturating_add(span).to_zoned(TimeZone::UTC).map_or(Timestamp::MAX, |end| end.timestamp())
 }
 
 #[cfg(test)]

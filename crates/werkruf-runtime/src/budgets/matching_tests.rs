@@ -1,3 +1,5 @@
+use werkruf_store::BudgetPeriod;
+
 use super::*;
 
 const TENANT: Uuid = Uuid::from_u128(1);
@@ -64,13 +66,4 @@ fn a_claim_has_the_unit_of_its_budget() {
     assert!(matches!(reserve(None), Err(BudgetRefusal::PriceUnknown { budget_id }) if budget_id == Uuid::from_u128(2)));
     assert!(applicable.counts_tokens());
     assert!(!Applicable::among(&budgets[2..], &spender()).unwrap().counts_tokens());
-}
-
-#[test]
-fn periods_are_days_and_months_in_utc() {
-    let now = at("2026-12-31T23:59:59.999Z");
-    for period in [BudgetPeriod::Day, BudgetPeriod::Month] {
-        assert_eq!(period_end(period, period.start_at(now)), at("2027-01-01T00:00:00Z"));
-    }
-    assert_eq!(period_end(BudgetPeriod::Month, "2028-02-01".parse().unwrap()), at("2028-03-01T00:00:00Z"));
 }

@@ -4,12 +4,13 @@
 
 mod book;
 mod matching;
+mod period;
 mod refusal;
 mod turn_tokens;
 
 pub use book::BudgetBook;
-pub use matching::period_end;
 pub(crate) use matching::{Applicable, Spender, WorstCase};
+pub(crate) use period::moment;
+pub use period::period_end;
 pub use refusal::BudgetRefusal;
-pub(crate) use refusal::moment;
 pub(crate) use turn_tokens::TurnTokens;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use jiff::civil::Date;
-use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 use werkruf_contract::{ErrorCode, Failure, Texts, ToolErrorType, TurnError, Uuid};
 use werkruf_store::{Budget, BudgetPeriod, BudgetScope, BudgetUnit, OverBudget};
 
-use super::matching::period_end;
+use super::period::{moment, period_end};
 
 /// A refused model request. It names nobody: the subject of a budget stays with its operator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,11 +29,6 @@ pub enum BudgetRefusal {
     RequestTokens { limit: i64, used: i64 },
     /// A budget in money cannot count a model without a price.
     PriceUnknown { budget_id: Uuid },
-}
-
-/// A moment as people read it.
-pub(crate) fn moment(at: Timestamp) -> String {
-    at.round(Unit::Minute).unwrap_or(at).strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 impl BudgetRefusal {

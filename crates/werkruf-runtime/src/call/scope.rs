@@ -96,6 +96,11 @@ impl TurnScope {
         *self.lock_used() = used;
     }
 
+    /// Whether requests of the turn count towards a budget of the tenant, or towards the tokens that the turn may use.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.tokens.is_limited() || self.models.budgets.has_any(self.tenant_id())
+    }
+
     /// Takes what is reserved for the next model request.
     pub(crate) fn take_reservation(&self) -> Option<NewReservation> {
         self.reservation.lock().unwrap_or_else(PoisonError::into_inner).take()

@@ -9,26 +9,23 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use jiff::SignedDuration;
-use werkruf_contract::{
-    BoxFuture, Clock, Deadline, ErrorCode, Failure, ModelSource, Models, NoModels, TextAnswer, TextRequest, Texts, ToolErrorType, Uuid,
-};
+use werkruf_contract::{BoxFuture, Clock, Deadline, Failure, ModelSource, Models, NoModels, TextAnswer, TextRequest, Uuid};
 use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{
     Answer, Delta, Message, ModelError, ModelFault, ModelRequest, RequestSize, TokenUsage, ToolChoice, WebSearchRequest, in_time,
 };
-use werkruf_store::{BudgetCounter, NewReservation, NewUsage, StoreError, UsageOwner, UsageRows};
+use werkruf_store::{BudgetCounter, NewReservation, NewUsage, UsageOwner, UsageRows};
 
+use super::failures::{failure, late, refused, unchecked};
 use super::gate::ModelGate;
 use super::usage::{Meter, Sending, Settlement};
-use super::worst_case::worst_case;
-use crate::budgets::{Applicable, BudgetBook, BudgetRefusal, Spender, TurnTokens, WorstCase};
+use super::worst_case::{MAX_SEARCHES, worst_case};
+use crate::budgets::{Applicable, BudgetBook, Spender, TurnTokens, WorstCase};
 use crate::metrics::Metrics;
 use crate::timer;
 
 /// A reservation outlives its request by this much, for the row that settles it.
 const SETTLING: SignedDuration = SignedDuration::from_secs(60);
-/// The language of failures, which the model reads.
-const LOCALE: &str = "en";
 
 /// Takes the usage rows of requests that belong to a turn.
 type StageUsage = Arc<dyn Fn(NewUsage) + Send + Sync>;
@@ -146,17 +143,23 @@ impl ModelAccess {
         }
     }
 
-    /// Makes room for a request that is about to leave, and writes its estimated row where it has one.
+    /// Makes room for a request that is about to leave, and writes its estimated row where it has one. `size` also says how many web searches
+    /// the provider may run.
     async fn reserve(
         &self,
         meter: &Meter<'_>,
-        size: impl FnOnce() -> RequestSize,
+        size: impl FnOnce() -> (RequestSize, u32),
         estimated: bool,
         deadline: Deadline,
     ) -> Result<Reserved, Failure> {
         let applicable = self.accounts.budgets.applicable(&self.spender);
         let counts_tokens = self.tokens.is_limited() || applicable.as_ref().is_some_and(Applicable::counts_tokens);
-        let worst = if counts_tokens { worst_case(size(), meter.model, meter.prices).await } else { WorstCase::default() };
+        let worst = if counts_tokens {
+            let (size, searches) = size();
+            worst_case(size, searches, meter.model, meter.prices).await
+        } else {
+            WorstCase::default()
+        };
         self.tokens.reserve(worst.tokens).map_err(|refusal| refused(&refusal))?;
         let sending = Sending::starting(&self.accounts.clock);
         let row = estimated.then(|| meter.reservation(&sending)).flatten();
@@ -246,7 +249,7 @@ impl ModelAccess {
         let meter = self.meter(provider.name(), provider.default_model(), "ask_gpt", bytes(&request));
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
         let request = model_request(request);
-        let reserved = self.reserve(&meter, || provider.size(&request), true, deadline).await?;
+        let reserved = self.reserve(&meter, || (provider.size(&request), 0), true, deadline).await?;
         let sending = &reserved.sending;
         let mut received = String::new();
         let receiving = async {
@@ -257,7 +260,7 @@ impl ModelAccess {
                     Delta::Text(text) => received.push_str(&text),
                     Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
                     Delta::Done(answer) => {
-                        sending.identify(answer.response_id.as_deref());
+                        sending.complete(&answer);
                         return Ok(*answer);
                     }
                 }
@@ -289,12 +292,16 @@ impl ModelAccess {
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
         let country = request.locale.split(['-', '_']).nth(1).filter(|code| code.len() == 2).map(str::to_ascii_uppercase);
         let TextRequest { system, messages, temperature, .. } = request;
-        let request = WebSearchRequest { system, messages, temperature, country };
-        let reserved = self.reserve(&meter, || web_search.size(&request), true, deadline).await?;
+        // The fees of a budget in money must have a bound.
+        let counts_money = self.accounts.budgets.applicable(&self.spender).is_some_and(|applicable| applicable.counts_money());
+        let max_searches = counts_money.then_some(MAX_SEARCHES);
+        let request = WebSearchRequest { system, messages, temperature, country, max_searches };
+        let reserved = self.reserve(&meter, || (web_search.size(&request), MAX_SEARCHES), true, deadline).await?;
         let sending = &reserved.sending;
         match admission.search_web(web_search, &request, deadline).await {
             Ok(answer) => {
                 sending.identify(answer.request_id.as_deref());
+                sending.searched(answer.charged_searches);
                 let model = answer.model.unwrap_or_else(|| web_search.model().to_owned());
                 let settlement = Settlement::Answered { usage: answer.usage, text: &answer.text, model: Some(&model) };
                 self.settle(&meter, &reserved, &settlement).await;
@@ -313,7 +320,7 @@ impl ModelAccess {
         let Some(embeddings) = gate.embeddings() else { return Err(NoModels::not_configured()) };
         let meter = self.meter(embeddings.name(), embeddings.model(), "embedding", texts.iter().map(String::len).sum());
         let Some(admission) = in_time(deadline, gate.admit_embedding()).await else { return Err(late().nothing_happened()) };
-        let reserved = self.reserve(&meter, || RequestSize::of_texts(&texts), false, deadline).await?;
+        let reserved = self.reserve(&meter, || (RequestSize::of_texts(&texts), 0), false, deadline).await?;
         let sending = &reserved.sending;
         match admission.embed(embeddings, &texts, deadline).await {
             Ok(embedded) => {
@@ -367,33 +374,4 @@ fn text_answer(answer: Answer, default_model: &str) -> (TextAnswer, Option<Token
     let model = answer.model.unwrap_or_else(|| default_model.to_owned());
     let tokens = answer.usage.map(|usage| (usage.input_tokens, usage.output_tokens));
     (TextAnswer { text, model, tokens, ..TextAnswer::default() }, answer.usage)
-}
-
-fn late() -> Failure {
-    Failure::new(ToolErrorType::Timeout, ErrorCode::ToolTimeout, "The model did not answer in time.")
-}
-
-/// A budget has no room for the request.
-fn refused(refusal: &BudgetRefusal) -> Failure {
-    refusal.failure(&Texts::of(LOCALE))
-}
-
-/// Without its budgets no request leaves.
-fn unchecked(error: &StoreError) -> Failure {
-    Failure::new(ToolErrorType::Retryable, "database_unavailable", "The budget of this request cannot be checked right now.")
-        .because(error.to_string())
-        .nothing_happened()
-}
-
-/// What the user reads. The provider's own message stays in the cause, for the operator.
-fn failure(error: &ModelError) -> Failure {
-    let (kind, status) = match error.fault {
-        ModelFault::Refused { status: 429 } => (ToolErrorType::RateLimit, Some(429)),
-        ModelFault::Refused { status } if status < 500 && status != 408 => (ToolErrorType::Fatal, Some(status)),
-        ModelFault::Refused { status } => (ToolErrorType::Upstream, Some(status)),
-        ModelFault::FirstByte | ModelFault::Idle => (ToolErrorType::Timeout, None),
-        ModelFault::Connect | ModelFault::Incomplete | ModelFault::Protocol => (ToolErrorType::Upstream, None),
-    };
-    let failure = Failure::new(kind, "model_unavailable", "The model cannot be asked right now.");
-    Failure { upstream_status: status, ..failure.because(error.to_string()).retry_after(error.retry_after) }
 }

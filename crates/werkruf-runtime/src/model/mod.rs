@@ -1,6 +1,7 @@
 //! The model gate: every request to a provider passes it.
 
 mod access;
+mod failures;
 mod gate;
 mod retry;
 mod usage;

@@ -44,7 +44,7 @@ fn add_lost_request(turn: &mut Turn, left: &Leftover) {
         let sizes: Vec<u64> = messages.iter().map(estimated).collect();
         messages.drain(..first_within(messages, &sizes, window));
     }
-    if let Some(mut row) = request.lost() {
+    if let Some(mut row) = request.lost(left.begun_searches()) {
         turn.scope.charge(&mut row, None);
         turn.scope.tokens.settle(0, row.tokens_total);
         turn.scope.count_usage(&row);

@@ -72,7 +72,7 @@ impl Takeover {
             return;
         }
         let turn_id = self.turn.id;
-        match self.claim_and_continue(registration, place).await {
+        match Box::pin(self.claim_and_continue(registration, place)).await {
             // Another process ended or claimed it in the meantime.
             Ok(()) | Err(StoreError::Moved { .. } | StoreError::Fenced | StoreError::Busy) => {}
             Err(error) => tracing::error!(%turn_id, %error, "the turn could not be taken over"),

@@ -1,15 +1,16 @@
 //! One model request of a turn: sent at most three times, each send metered, text published as it arrives.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures_util::StreamExt;
 use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, Texts, ToolContext, ToolErrorType, TurnError};
-use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest};
+use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, ProviderItem};
 use werkruf_store::{NewUsage, crash};
 
 use super::history::text_bytes;
 use super::provider_items::ProviderItems;
-use super::reservation::Held;
+use super::reservation::{Departing, Held};
 use super::state::Stop;
 use crate::call::TurnScope;
 use crate::journal::{Change, CommitPoint};
@@ -30,6 +31,20 @@ pub(crate) struct TurnRequest<'a> {
 struct Received<'a> {
     text: String,
     items: &'a mut ProviderItems,
+    /// The output indexes of web searches.
+    searches: BTreeSet<u32>,
+}
+
+impl Received<'_> {
+    /// Counts a web search as soon as it starts. What a call of this type does is known when it ends.
+    fn note(&mut self, item: &ProviderItem, sending: &Sending) {
+        if item.is_search() {
+            self.searches.insert(item.output_index);
+        } else {
+            self.searches.remove(&item.output_index);
+        }
+        sending.searched(u32::try_from(self.searches.len()).unwrap_or(u32::MAX));
+    }
 }
 
 impl TurnRequest<'_> {
@@ -51,9 +66,9 @@ impl TurnRequest<'_> {
                 // Nothing was sent, so nothing is billed.
                 return Err(Stop::Canceled);
             }
-            if self.is_counted() {
+            if self.scope.is_counted() {
                 // Boxed: few requests need it.
-                Box::pin(self.reserve(held)).await?;
+                Box::pin(self.departing().reserve(held)).await?;
             }
             let sending = Sending::default();
             let opened = match journal.commit_while(self.in_time(self.open(&sending))).await? {
@@ -66,11 +81,11 @@ impl TurnRequest<'_> {
                     return Err(stop);
                 }
             };
-            let mut received = Received { text: String::new(), items: &mut *items };
+            let mut received = Received { text: String::new(), items: &mut *items, searches: BTreeSet::new() };
             let error = match opened {
-                Ok((stream, _admission)) => match self.receive(stream, &mut received).await {
+                Ok((stream, _admission)) => match self.receive(stream, &sending, &mut received).await {
                     Ok(Ok(answer)) => {
-                        sending.identify(answer.response_id.as_deref());
+                        sending.complete(&answer);
                         self.record(usage, held, self.settle(&sending, &answered(&answer)));
                         return Ok(answer);
                     }
@@ -108,8 +123,8 @@ impl TurnRequest<'_> {
     }
 
     async fn send_once(&self, usage: &mut Vec<NewUsage>, held: &mut Held) -> Result<Option<String>, Stop> {
-        if self.is_counted() {
-            self.reserve(held).await?;
+        if self.scope.is_counted() {
+            self.departing().reserve(held).await?;
         }
         let (mut received, sending) = (String::new(), Sending::default());
         let receiving = async {
@@ -125,7 +140,7 @@ impl TurnRequest<'_> {
         };
         match self.in_time(receiving).await {
             Ok(Ok(answer)) => {
-                sending.identify(answer.response_id.as_deref());
+                sending.complete(&answer);
                 self.record(usage, held, self.settle(&sending, &answered(&answer)));
                 Ok(Some(answer.text))
             }
@@ -142,6 +157,10 @@ impl TurnRequest<'_> {
         }
     }
 
+    const fn departing(&self) -> Departing<'_> {
+        Departing { scope: self.scope, request: &self.request, deadline: self.deadline }
+    }
+
     /// Passes the model gate and sends once. The admission is held until the answer is complete.
     async fn open(&self, sending: &Sending) -> Result<(AnswerStream, Admission<'_>), ModelError> {
         let admission = self.scope.models.gate.admit().await;
@@ -156,7 +175,12 @@ impl TurnRequest<'_> {
 
     /// Publishes the answer as it arrives. Calls that the provider runs itself are durable before clients learn of them, so those commits
     /// are never interrupted.
-    async fn receive(&self, mut stream: AnswerStream, received: &mut Received<'_>) -> Result<Result<Answer, ModelError>, Stop> {
+    async fn receive(
+        &self,
+        mut stream: AnswerStream,
+        sending: &Sending,
+        received: &mut Received<'_>,
+    ) -> Result<Result<Answer, ModelError>, Stop> {
         let journal = &self.scope.journal;
         let mut canceled = pin!(self.scope.running.canceled());
         let mut late = pin!(tokio::time::sleep_until(self.deadline.instant().into()));
@@ -175,6 +199,7 @@ impl TurnRequest<'_> {
                     crash::point("mid_stream");
                 }
                 Some(Ok(Delta::ItemStarted(item))) => {
+                    received.note(&item, sending);
                     // Items beyond the limit are not announced; they are still recorded with the answer.
                     if received.items.len() < self.scope.limits.calls_per_step
                         && received.items.start(self.scope, step, self.context, &item)
@@ -183,6 +208,7 @@ impl TurnRequest<'_> {
                     }
                 }
                 Some(Ok(Delta::ItemFinished(item))) => {
+                    received.note(&item, sending);
                     if received.items.finish(self.scope, &item) {
                         journal.commit(CommitPoint::ProviderItem).await?;
                     }
@@ -210,7 +236,7 @@ impl TurnRequest<'_> {
 
     /// Abandons an answer. Published text is reset before the next send. Calls that the provider ran keep their rows, in a step of their own.
     async fn abandon(&self, received: Received<'_>) -> Result<(), Stop> {
-        let Received { text, items } = received;
+        let Received { text, items, .. } = received;
         if text.is_empty() && items.is_empty() {
             return Ok(());
         }
@@ -257,9 +283,12 @@ impl TurnRequest<'_> {
         self.settle(sending, &Settlement::Failed { error, received })
     }
 
-    /// The usage row of a request that may have been sent by an earlier process. When that was is not known.
-    pub(crate) fn lost(&self) -> Option<NewUsage> {
-        self.settle(&Sending::default(), &Settlement::Aborted { received: "" })
+    /// The usage row of a request that may have been sent by an earlier process, with the web searches that the provider had begun. When that was is not
+    /// known.
+    pub(crate) fn lost(&self, searches: u32) -> Option<NewUsage> {
+        let sending = Sending::default();
+        sending.searched(searches);
+        self.settle(&sending, &Settlement::Aborted { received: "" })
     }
 
     fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {

@@ -4,9 +4,10 @@
 //! the request leaves after it.
 
 use jiff::SignedDuration;
+use werkruf_contract::Deadline;
+use werkruf_llm::ModelRequest;
 use werkruf_store::{NewReservation, NewUsage};
 
-use super::model_request::TurnRequest;
 use super::state::Stop;
 use crate::budgets::{Applicable, BudgetRefusal, WorstCase};
 use crate::call::TurnScope;
@@ -51,14 +52,17 @@ impl Held {
     }
 }
 
-impl TurnRequest<'_> {
-    /// Whether the request counts towards a budget, or towards the tokens that the turn may use.
-    pub(super) fn is_counted(&self) -> bool {
-        self.scope.tokens.is_limited() || self.scope.models.budgets.has_any(self.scope.tenant_id())
-    }
+/// A model request that is about to leave.
+#[derive(Clone, Copy)]
+pub(super) struct Departing<'a> {
+    pub(super) scope: &'a TurnScope,
+    pub(super) request: &'a ModelRequest,
+    pub(super) deadline: Deadline,
+}
 
-    /// Makes room for the request. What is reserved is durable when this returns.
-    pub(super) async fn reserve(&self, held: &mut Held) -> Result<(), Stop> {
+impl Departing<'_> {
+    /// Makes room for the request in the budgets that count it. What is reserved is durable when this returns.
+    pub(super) async fn reserve(self, held: &mut Held) -> Result<(), Stop> {
         let scope = self.scope;
         let applicable = scope.models.budgets.applicable(&scope.spender);
         let counts_tokens = scope.tokens.is_limited() || applicable.as_ref().is_some_and(Applicable::counts_tokens);
@@ -72,7 +76,7 @@ impl TurnRequest<'_> {
         }
     }
 
-    async fn reserve_in(&self, applicable: &Applicable, worst: WorstCase, held: &mut Held) -> Result<(), Stop> {
+    async fn reserve_in(self, applicable: &Applicable, worst: WorstCase, held: &mut Held) -> Result<(), Stop> {
         let (journal, clock) = (&self.scope.journal, &self.scope.clock);
         let now = clock.now();
         let expires_at = now + SignedDuration::try_from(timer::left(self.deadline)).unwrap_or_default() + SETTLING;
@@ -96,13 +100,13 @@ impl TurnRequest<'_> {
         }
     }
 
-    async fn worst_case(&self) -> WorstCase {
+    async fn worst_case(self) -> WorstCase {
         let provider = self.scope.models.gate.chat_provider();
         let model = self.request.model.as_deref().unwrap_or_else(|| provider.default_model());
-        worst_case(provider.size(&self.request), model, &self.scope.setup.prices).await
+        worst_case(provider.size(self.request), 0, model, &self.scope.setup.prices).await
     }
 
-    fn refused(&self, refusal: BudgetRefusal) -> Stop {
+    fn refused(self, refusal: BudgetRefusal) -> Stop {
         tracing::info!(turn_id = %self.scope.turn_id, code = %refusal.code(), "a budget has no room for a model request of a turn");
         Stop::OverBudget(Box::new(refusal))
     }

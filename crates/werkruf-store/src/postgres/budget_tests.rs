@@ -86,7 +86,7 @@ async fn client(world: Process, shared: &Shared, number: usize) {
         let turn_round = kind % claims.len();
         claims.rotate_left(turn_round);
         let mut reservation = world.reservation(&claims);
-        let lost = kind % 7 == 0;
+        let lost = kind.is_multiple_of(7);
         if lost {
             reservation.expires_at = world.now;
         }
@@ -117,7 +117,7 @@ async fn client(world: Process, shared: &Shared, number: usize) {
                 let row = (way == 1).then(|| estimate.clone());
                 let refused = world.store.reserve(world.owner("1"), reservation.clone(), row.clone(), world.now).await.unwrap();
                 if refused.is_none() && !lost {
-                    if kind % 5 == 0 {
+                    if kind.is_multiple_of(5) {
                         world.store.cancel_reservation(world.tenant, reservation.id, row.map(|row| row.id)).await.unwrap();
                     } else {
                         let known = NewUsage { id: estimate.id, ..world.counted(&reservation) };

@@ -263,7 +263,7 @@ async fn raise_version(transaction: &Transaction, tenant_id: Uuid) -> Result<(),
 async fn put_configured(transaction: &Transaction, recorder: &crate::Recorder, budgets: &[Budget], now: Timestamp) -> Result<(), Fault> {
     lock_budgets(transaction).await?;
     let stored = all(&transaction.query(&format!("SELECT {BUDGET} FROM budgets"), &[]).await?, read_budget)?;
-    let change = ConfiguredChange::new(stored, budgets.to_vec(), now);
+    let change = ConfiguredChange::new(stored, budgets, now);
     for budget in &change.delete {
         delete(transaction, budget.tenant_id, budget.id).await?;
     }

@@ -7,7 +7,7 @@ use werkruf_contract::Uuid;
 
 use super::SqliteStore;
 use super::audit::record;
-use super::budget_ledger::{BUDGET, Ledger, budget, date, read_budget, uncounted};
+use super::budget_counters::{BUDGET, CounterChanges, budget, date, read_budget, uncounted};
 use super::row::all;
 use super::text::{Id, Stamp};
 use super::usage::{delete_usage_row, put_usage_row};
@@ -61,7 +61,7 @@ impl Budgets for SqliteStore {
         let recorder = self.recorder.clone();
         Box::pin(self.writer.submit(move |c| {
             let stored = all(&mut c.prepare(&format!("SELECT {BUDGET} FROM budgets"))?, [], read_budget)?;
-            let change = ConfiguredChange::new(stored, budgets, now);
+            let change = ConfiguredChange::new(stored, &budgets, now);
             for budget in &change.delete {
                 delete(c, budget.tenant_id, budget.id)?;
             }
@@ -105,15 +105,15 @@ impl Budgets for SqliteStore {
     ) -> StoreFuture<'_, Option<OverBudget>> {
         Box::pin(self.writer.submit(move |c| {
             let tenant = Id::from(owner.tenant_id);
-            let mut ledger = Ledger::new(c, &tenant);
-            if let Some(refused) = ledger.refusal(&reservation.claims)? {
+            let mut changes = CounterChanges::new(c, &tenant);
+            if let Some(refused) = changes.refusal(&reservation.claims)? {
                 return Ok(Some(refused));
             }
             if let Some(usage) = &usage {
-                put_usage_row(c, &owner, usage, now, &mut ledger)?;
+                put_usage_row(c, &owner, usage, now, &mut changes)?;
             }
-            ledger.begin(&reservation, owner.turn_id, |claim| claim.used_by(usage.as_ref()))?;
-            ledger.write()?;
+            changes.begin(&reservation, owner.turn_id, |claim| claim.used_by(usage.as_ref()))?;
+            changes.write()?;
             Ok(None)
         }))
     }
@@ -121,12 +121,12 @@ impl Budgets for SqliteStore {
     fn cancel_reservation(&self, tenant_id: Uuid, id: Uuid, usage_id: Option<Uuid>) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             let tenant = Id::from(tenant_id);
-            let mut ledger = Ledger::new(c, &tenant);
+            let mut changes = CounterChanges::new(c, &tenant);
             if let Some(usage_id) = usage_id {
-                delete_usage_row(c, &tenant, usage_id, &mut ledger)?;
+                delete_usage_row(c, &tenant, usage_id, &mut changes)?;
             }
-            ledger.end(id)?;
-            ledger.write()
+            changes.end(id)?;
+            changes.write()
         }))
     }
 
@@ -170,9 +170,9 @@ fn release(c: &Connection, expired: &[(Uuid, Uuid)]) -> Result<u64, StoreError> 
     let mut released = 0;
     for (tenant_id, id) in expired {
         let tenant = Id::from(*tenant_id);
-        let mut ledger = Ledger::new(c, &tenant);
-        released += u64::from(ledger.end(*id)?);
-        ledger.write()?;
+        let mut changes = CounterChanges::new(c, &tenant);
+        released += u64::from(changes.end(*id)?);
+        changes.write()?;
     }
     Ok(released)
 }

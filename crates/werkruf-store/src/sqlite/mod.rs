@@ -7,7 +7,7 @@ mod alerts;
 mod approvals;
 mod audit;
 mod backup;
-mod budget_ledger;
+mod budget_counters;
 mod budgets;
 mod client_requests;
 mod cluster;

@@ -225,7 +225,7 @@ fn hot_statements() -> Vec<String> {
         super::outbox_claim::hot_statements(),
         super::outbox_rows::hot_statements(),
         super::alerts::hot_statements(),
-        super::budget_ledger::hot_statements(),
+        super::budget_counters::hot_statements(),
     ]
     .concat()
 }

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 use werkruf_contract::{State, TurnStatus, Uuid};
 
-use super::budget_ledger::Ledger;
+use super::budget_counters::CounterChanges;
 use super::client_requests;
 use super::insert::{Lease, WriteContext, call, check_call_turn, count, lease, lease_end};
 use super::outbox_rows;
@@ -35,8 +35,8 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
         return Ok(Opened::Retried { call_id });
     }
     // Read before anything is written: a refused turn leaves no row.
-    let mut ledger = Ledger::new(c, &tenant);
-    if let Some(refused) = budgets_refuse(c, open, &mut ledger)? {
+    let mut changes = CounterChanges::new(c, &tenant);
+    if let Some(refused) = budgets_refuse(c, open, &mut changes)? {
         return copy_or(c, open, &tenant, &now, refused);
     }
     if let Some(entry) = &open.inbox
@@ -53,15 +53,15 @@ pub(super) fn open(c: &Connection, open: &OpenTurn) -> Result<Opened, StoreError
     let assistant = if open.assistant.is_empty() { of_conversation } else { open.assistant.clone() };
     let (fence, event_seqs) = fill(c, open, conversation_id, stream_id, &assistant, &context)?;
     if let Some(reservation) = open.reservation.as_ref().filter(|_| fence.is_some()) {
-        ledger.begin(reservation, Some(open.turn_id), |_| 0)?;
-        ledger.write()?;
+        changes.begin(reservation, Some(open.turn_id), |_| 0)?;
+        changes.write()?;
     }
     crash::point("inside_a");
     Ok(Opened::Stored { fence, event_seqs, state, assistant })
 }
 
 /// Whether the budgets are others than the process knows, or have no room for the first model request.
-fn budgets_refuse(c: &Connection, open: &OpenTurn, ledger: &mut Ledger<'_>) -> Result<Option<Opened>, StoreError> {
+fn budgets_refuse(c: &Connection, open: &OpenTurn, changes: &mut CounterChanges<'_>) -> Result<Option<Opened>, StoreError> {
     let Some(known) = open.budgets_version else { return Ok(None) };
     let mut statement = c.prepare_cached("SELECT budgets_version FROM tenants WHERE id = ?1")?;
     let version = first(&mut statement, params![Id::from(open.tenant_id)], |columns| columns.int())?.unwrap_or(0);
@@ -69,7 +69,7 @@ fn budgets_refuse(c: &Connection, open: &OpenTurn, ledger: &mut Ledger<'_>) -> R
         return Ok(Some(Opened::StaleBudgets));
     }
     let claims = open.reservation.as_ref().map_or(&[][..], |reservation| &reservation.claims);
-    Ok(ledger.refusal(claims)?.map(Opened::OverBudget))
+    Ok(changes.refusal(claims)?.map(Opened::OverBudget))
 }
 
 /// Writes the rows of the turn, after the checks.

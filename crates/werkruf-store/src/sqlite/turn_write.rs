@@ -3,7 +3,7 @@
 use rusqlite::{Connection, params};
 use werkruf_contract::{State, Uuid, json_bytes, merge_state};
 
-use super::budget_ledger::Ledger;
+use super::budget_counters::CounterChanges;
 use super::insert::{WriteContext, call, check_call_turn, count, lease, lease_end};
 use super::outbox_rows;
 use super::row::first;
@@ -82,7 +82,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
 
 /// Writes the usage rows, and the reservations that end and begin with them. Returns the budget that has no room for the next request.
 fn write_usage(c: &Connection, context: &WriteContext<'_>, write: &TurnWrite) -> Result<Option<OverBudget>, StoreError> {
-    let mut ledger = Ledger::new(c, context.tenant);
+    let mut changes = CounterChanges::new(c, context.tenant);
     for usage in &write.usage {
         let owner = UsageOwner {
             tenant_id: write.fence.tenant_id,
@@ -90,16 +90,16 @@ fn write_usage(c: &Connection, context: &WriteContext<'_>, write: &TurnWrite) ->
             conversation_id: write.conversation_id,
             turn_id: Some(write.turn_id),
         };
-        put_usage_row(c, &owner, usage, write.now, &mut ledger)?;
+        put_usage_row(c, &owner, usage, write.now, &mut changes)?;
     }
     if write.release_reservations {
-        ledger.end_of_turn(context.turn)?;
+        changes.end_of_turn(context.turn)?;
     }
     let over_budget = match &write.reserve {
-        Some(reservation) => ledger.reserve(reservation, write.turn_id)?,
+        Some(reservation) => changes.reserve(reservation, write.turn_id)?,
         None => None,
     };
-    ledger.write()?;
+    changes.write()?;
     Ok(over_budget)
 }
 

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
-use super::budget_ledger::{Ledger, all_budgets_of, date};
+use super::budget_counters::{CounterChanges, all_budgets_of, date};
 use super::row::first;
 use super::text::{Id, Stamp, id_or_null};
 use crate::budgets::counted_on;
@@ -17,18 +17,18 @@ impl UsageRows for SqliteStore {
     fn put_usage(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             let tenant = Id::from(owner.tenant_id);
-            let mut ledger = Ledger::new(c, &tenant);
-            put_usage_row(c, &owner, &usage, now, &mut ledger)?;
-            ledger.write()
+            let mut changes = CounterChanges::new(c, &tenant);
+            put_usage_row(c, &owner, &usage, now, &mut changes)?;
+            changes.write()
         }))
     }
 
     fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             let tenant = Id::from(tenant_id);
-            let mut ledger = Ledger::new(c, &tenant);
-            delete_usage_row(c, &tenant, id, &mut ledger)?;
-            ledger.write()
+            let mut changes = CounterChanges::new(c, &tenant);
+            delete_usage_row(c, &tenant, id, &mut changes)?;
+            changes.write()
         }))
     }
 
@@ -42,17 +42,17 @@ impl UsageRows for SqliteStore {
     }
 }
 
-/// Writes a row, counts it and ends its reservation. The ledger is written afterwards.
+/// Writes a row, counts it and ends its reservation. The changes are written afterwards.
 pub(super) fn put_usage_row(
     c: &Connection,
     who: &UsageOwner,
     usage: &NewUsage,
     now: Timestamp,
-    ledger: &mut Ledger<'_>,
+    changes: &mut CounterChanges<'_>,
 ) -> Result<(), StoreError> {
-    let counted_on = if usage.counted_in.is_empty() { None } else { count(c, usage, now, ledger)? };
+    let counted_on = if usage.counted_in.is_empty() { None } else { count(c, usage, now, changes)? };
     if let Some(id) = usage.reservation {
-        ledger.end(id)?;
+        changes.end(id)?;
     }
     c.prepare_cached(
         "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
@@ -96,7 +96,7 @@ pub(super) fn put_usage_row(
 const BEFORE: &str = "SELECT tokens_total, cost_nano_usd, estimated, created_at, counted_on FROM api_usage WHERE id = ?1";
 
 /// Counts what the row adds to the one that it replaces. Returns the day that it counts on, where that is not the day of the row.
-fn count(c: &Connection, usage: &NewUsage, now: Timestamp, ledger: &mut Ledger<'_>) -> Result<Option<Date>, StoreError> {
+fn count(c: &Connection, usage: &NewUsage, now: Timestamp, changes: &mut CounterChanges<'_>) -> Result<Option<Date>, StoreError> {
     let before = first(&mut *c.prepare_cached(BEFORE)?, params![Id::from(usage.id)], |columns| {
         let (tokens, cost, estimated) = (columns.int()?, columns.int_or_null()?, columns.flag()?);
         let of_row = day(columns.time()?);
@@ -105,10 +105,10 @@ fn count(c: &Connection, usage: &NewUsage, now: Timestamp, ledger: &mut Ledger<'
     for counter in &usage.counted_in {
         let amount = counter.unit.amount(usage.tokens_total, usage.cost_nano_usd);
         match before {
-            None => ledger.count(counter, amount)?,
+            None => changes.count(counter, amount)?,
             Some((tokens, cost, true, on)) => {
                 let counter = BudgetCounter { period_start: counter.period.start(on), ..counter.clone() };
-                ledger.count(&counter, amount - counter.unit.amount(tokens, cost))?;
+                changes.count(&counter, amount - counter.unit.amount(tokens, cost))?;
             }
             Some((_, _, false, _)) => {}
         }
@@ -119,8 +119,8 @@ fn count(c: &Connection, usage: &NewUsage, now: Timestamp, ledger: &mut Ledger<'
 const DELETED: &str = "SELECT user_id, key_id, assistant, tokens_total, cost_nano_usd, created_at, counted_on FROM api_usage
     WHERE tenant_id = ?1 AND id = ?2";
 
-/// Does nothing where there is no such row. The ledger is written afterwards.
-pub(super) fn delete_usage_row(c: &Connection, tenant: &Id, id: Uuid, ledger: &mut Ledger<'_>) -> Result<(), StoreError> {
+/// Does nothing where there is no such row. The changes are written afterwards.
+pub(super) fn delete_usage_row(c: &Connection, tenant: &Id, id: Uuid, changes: &mut CounterChanges<'_>) -> Result<(), StoreError> {
     let id = Id::from(id);
     let budgets = all_budgets_of(c, tenant)?;
     if !budgets.is_empty() {
@@ -132,7 +132,7 @@ pub(super) fn delete_usage_row(c: &Connection, tenant: &Id, id: Uuid, ledger: &m
         let Some(((user_id, key_id, assistant), tokens, cost, on)) = row else { return Ok(()) };
         for budget in &budgets {
             let Some(counter) = budget.counter(&user_id, key_id.as_deref(), assistant.as_deref(), on) else { continue };
-            ledger.uncount(&counter, budget.unit.amount(tokens, cost))?;
+            changes.uncount(&counter, budget.unit.amount(tokens, cost))?;
         }
     }
     c.prepare_cached("DELETE FROM api_usage WHERE tenant_id = ?1 AND id = ?2")?.execute(params![tenant, id])?;

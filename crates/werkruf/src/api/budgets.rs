@@ -20,7 +20,7 @@ use super::keys::tenant_of;
 use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body};
-use crate::config::BudgetConfig;
+use crate::config::{BudgetConfig, BudgetSubject};
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default()
@@ -39,21 +39,13 @@ struct BudgetRequest {
     /// The id of the user or the key, or the name of the assistant; without it each of them has the budget for itself.
     #[serde(default)]
     #[schema(value_type = Option<String>)]
-    subject: Option<Subject>,
+    subject: Option<BudgetSubject>,
     /// `day` or `month`, in UTC.
     period: String,
     /// `tokens`, `nano_usd` or `model_calls`.
     unit: String,
     /// What may be used in a period.
     limit: i64,
-}
-
-/// A subject as text, or the id of a user as a number.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Subject {
-    Number(i64),
-    Text(String),
 }
 
 #[derive(Serialize, ToSchema)]
@@ -146,10 +138,7 @@ async fn of_tenant(api: &ApiState, tenant_id: Uuid) -> Result<Vec<Budget>, ApiEr
 async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Response, ApiError> {
     let request: BudgetRequest = body::json(&body::bytes(body).await?)?;
     let tenant_id = tenant_of(&api, &identity, request.tenant.as_deref()).await?;
-    let subject = request.subject.map(|subject| match subject {
-        Subject::Number(number) => number.to_string(),
-        Subject::Text(text) => text,
-    });
+    let subject = request.subject.map(BudgetSubject::text);
     let (scope, period, unit) = (request.scope.as_str(), request.period.as_str(), request.unit.as_str());
     let checked = BudgetConfig::check(scope, subject, period, unit, request.limit).map_err(|faults| {
         ApiError::invalid(faults.iter().map(|(key, message)| format!("{key} {message}.")).collect::<Vec<_>>().join(" "))

@@ -1,6 +1,7 @@
 //! `[[budgets]]`: what model requests may use in a day or a month.
 
 use jiff::Timestamp;
+use serde::Deserialize;
 use werkruf_contract::Uuid;
 use werkruf_store::{Budget, BudgetPeriod, BudgetScope, BudgetUnit};
 
@@ -9,6 +10,35 @@ use super::violation::ConfigViolation;
 use crate::sample;
 
 const MAX_SUBJECT_BYTES: usize = 256;
+
+/// One of `[[budgets]]`. A wrong or missing key is reported with the others.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct BudgetSection {
+    pub scope: String,
+    pub subject: Option<BudgetSubject>,
+    pub period: String,
+    pub unit: String,
+    pub limit: Option<i64>,
+    pub tenant: Option<String>,
+}
+
+/// A subject as text, or the id of a user as a number.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum BudgetSubject {
+    Number(i64),
+    Text(String),
+}
+
+impl BudgetSubject {
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text,
+        }
+    }
+}
 
 /// A budget that is not stored yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +110,7 @@ pub(super) fn merge(document: &Document, violations: &mut Vec<ConfigViolation>) 
     let mut budgets: Vec<BudgetConfig> = Vec::new();
     for (at, section) in document.file.budgets.iter().enumerate() {
         let mut refuse = |key: &str, message: &str| violations.push(document.violation(&format!("/budgets/{at}/{key}"), message));
-        let subject = section.subject.clone().map(|subject| subject.text());
+        let subject = section.subject.clone().map(BudgetSubject::text);
         let Some(limit) = section.limit else {
             refuse("limit", "is missing; write what may be used in a period");
             continue;

@@ -15,6 +15,7 @@ use werkruf_runtime::{Assistant, SafetyProfile};
 use werkruf_tools::HttpToolConfig;
 
 use super::alerts::AlertsSection;
+use super::budgets::BudgetSection;
 use super::suggestion::advice;
 use super::violation::ConfigViolation;
 use super::whatsapp::WhatsAppSection;
@@ -137,35 +138,6 @@ pub(super) struct WebhookSection {
     pub events: Vec<String>,
     pub secret_env: Option<String>,
     pub tenant: Option<String>,
-}
-
-/// One of `[[budgets]]`. A wrong or missing key is reported with the others.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct BudgetSection {
-    pub scope: String,
-    pub subject: Option<SubjectValue>,
-    pub period: String,
-    pub unit: String,
-    pub limit: Option<i64>,
-    pub tenant: Option<String>,
-}
-
-/// A subject as text, or the id of a user as a number.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-pub(super) enum SubjectValue {
-    Number(i64),
-    Text(String),
-}
-
-impl SubjectValue {
-    pub(super) fn text(self) -> String {
-        match self {
-            Self::Number(number) => number.to_string(),
-            Self::Text(text) => text,
-        }
-    }
 }
 
 /// `[approvals]`.

@@ -44,6 +44,7 @@ use werkruf_store::KeyRow;
 use werkruf_tools::HttpToolConfig;
 
 pub use budgets::BudgetConfig;
+pub(crate) use budgets::BudgetSubject;
 pub use database::Database;
 pub use embedding::EmbeddingServer;
 pub(crate) use environment::Variable;

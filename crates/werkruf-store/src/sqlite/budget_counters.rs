@@ -51,8 +51,8 @@ struct Owner {
     expires_at: Timestamp,
 }
 
-/// Nothing is written before [`Ledger::write`].
-pub(super) struct Ledger<'a> {
+/// Nothing is written before [`CounterChanges::write`].
+pub(super) struct CounterChanges<'a> {
     c: &'a Connection,
     tenant: &'a Id,
     counters: Vec<Counter>,
@@ -60,7 +60,7 @@ pub(super) struct Ledger<'a> {
     begun: Vec<(Reserved, Owner)>,
 }
 
-impl<'a> Ledger<'a> {
+impl<'a> CounterChanges<'a> {
     pub(super) const fn new(c: &'a Connection, tenant: &'a Id) -> Self {
         Self { c, tenant, counters: Vec::new(), ended: Vec::new(), begun: Vec::new() }
     }
