@@ -92,7 +92,8 @@ impl ModelAccess {
     /// Writes a row by itself. A failed write is logged; it must not cost the answer.
     async fn put(&self, row: NewUsage) {
         if let Err(error) = self.accounts.usage.put_usage(self.owner.clone(), row, self.accounts.clock.now()).await {
-            tracing::error!(%error, "the usage row of a model request could not be written");
+            let turn_id = self.owner.turn_id.map(tracing::field::display);
+            tracing::error!(turn_id, tenant_id = %self.owner.tenant_id, %error, "the usage row of a model request could not be written");
         }
     }
 
@@ -119,7 +120,7 @@ impl ModelAccess {
             }
             (None, Some(id)) => {
                 if let Err(error) = self.accounts.usage.delete_usage(self.owner.tenant_id, id).await {
-                    tracing::error!(%error, "the usage row of a request that was not sent could not be deleted");
+                    tracing::error!(usage_id = %id, %error, "the usage row of a request that was not sent could not be deleted");
                 }
             }
             (None, None) => {}
