@@ -145,7 +145,7 @@ impl ModelAccess {
                     Delta::Text(text) => received.push_str(&text),
                     Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
                     Delta::Done(answer) => {
-                        sending.identify(answer.response_id.as_deref());
+                        sending.complete(&answer);
                         return Ok(*answer);
                     }
                 }
@@ -182,6 +182,7 @@ impl ModelAccess {
         match admission.search_web(web_search, &request, deadline).await {
             Ok(answer) => {
                 sending.identify(answer.request_id.as_deref());
+                sending.searched(answer.charged_searches);
                 let model = answer.model.unwrap_or_else(|| web_search.model().to_owned());
                 let settlement = Settlement::Answered { usage: answer.usage, text: &answer.text, model: Some(&model) };
                 self.settle(&meter, (&sending, reserved), &settlement).await;

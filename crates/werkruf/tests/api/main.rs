@@ -95,6 +95,8 @@ mod tool_tenants;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]
+mod usage_costs;
+#[cfg(test)]
 mod webhooks;
 #[cfg(test)]
 mod whatsapp;
