@@ -3,14 +3,16 @@
 //!
 //! Invariant: one event is one line. In the text format every control character inside it is escaped, so that no value forges a line.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::field::MakeExt;
+use tracing_subscriber::fmt::format::debug_fn;
+use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 
 /// The most lines and bytes that wait to be written.
 const MAX_LINES: usize = 16_384;
@@ -130,25 +132,37 @@ impl Write for Event<'_> {
     }
 }
 
+/// Writes the fields of the text formats, with control characters escaped. The formatter's own way lets a value of `%` bring its colours.
+pub(crate) fn text_fields() -> impl for<'a> FormatFields<'a> + 'static {
+    debug_fn(|writer, field, value| {
+        let value = escaped(&format!("{value:?}"), false).into_owned();
+        if field.name() == "message" { write!(writer, "{value}") } else { write!(writer, "{}={value}", field.name()) }
+    })
+    .delimited(" ")
+}
+
 /// The event with every control character but its last newline escaped.
 fn one_line(bytes: &[u8], colored: bool) -> Box<[u8]> {
     let text = String::from_utf8_lossy(bytes);
     let body = text.strip_suffix('\n').unwrap_or(&text);
-    // The formatter escapes the escape character in values by itself.
+    format!("{}\n", escaped(body, colored)).into_bytes().into()
+}
+
+/// The text without control characters. Where there are colours, only values were escaped before, and the formatter's sequences stay.
+fn escaped(text: &str, colored: bool) -> Cow<'_, str> {
     let forbidden = |letter: char| (letter.is_control() && !(colored && letter == '\u{1b}')) || is_direction(letter);
-    if !body.contains(forbidden) {
-        return format!("{body}\n").into_bytes().into();
+    if !text.contains(forbidden) {
+        return Cow::Borrowed(text);
     }
-    let mut line = String::with_capacity(body.len() + 16);
-    for letter in body.chars() {
+    let mut line = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
         if forbidden(letter) {
-            let _ = write!(line, "{}", letter.escape_default());
+            line.extend(letter.escape_default());
         } else {
             line.push(letter);
         }
     }
-    line.push('\n');
-    line.into_bytes().into()
+    Cow::Owned(line)
 }
 
 /// Line separators, and characters that turn the direction of what follows.

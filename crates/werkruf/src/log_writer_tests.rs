@@ -34,8 +34,12 @@ fn log_hostile_values(format: LineFormat) -> String {
     };
     match format {
         LineFormat::Json => tracing::subscriber::with_default(tracing_subscriber::registry().with(lines.json().flatten_event(true)), log),
-        LineFormat::Text => tracing::subscriber::with_default(tracing_subscriber::registry().with(lines.with_ansi(false)), log),
-        LineFormat::Colored => tracing::subscriber::with_default(tracing_subscriber::registry().with(lines.with_ansi(true)), log),
+        LineFormat::Text => {
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(lines.with_ansi(false).fmt_fields(text_fields())), log)
+        }
+        LineFormat::Colored => {
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(lines.with_ansi(true).fmt_fields(text_fields())), log)
+        }
     }
     writer.flush();
     let bytes = written.0.lock().unwrap().clone();

@@ -62,7 +62,8 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     let metrics = bind_metrics(&app).await?;
     let mut lock = write_lock_file(&app, address, tls.as_deref())?;
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
-    announce(&app, address, key.as_deref(), json);
+    let metrics_address = metrics.as_ref().and_then(|listener| listener.address().ok());
+    announce(&app, address, metrics_address, key.as_deref(), json);
 
     let stop = CancellationToken::new();
     // Before the first turn: a search of a resumed turn must not build an index itself.
@@ -161,10 +162,7 @@ async fn bind_metrics(app: &App) -> Result<Option<Listener>, StartError> {
         tracing::warn!(code = "open_metrics", %address, "{OPEN_METRICS}");
     }
     let bounds = Bounds { connections: METRICS_CONNECTIONS, per_address: METRICS_CONNECTIONS, ..Bounds::default() };
-    let listener = Listener::bind(address, bounds, app.tasks.clone()).await.map_err(|source| StartError::Listen { address, source })?;
-    let bound = listener.address().unwrap_or(address);
-    tracing::info!(address = %bound, "metrics are served without a key at /metrics");
-    Ok(Some(listener))
+    Listener::bind(address, bounds, app.tasks.clone()).await.map(Some).map_err(|source| StartError::Listen { address, source })
 }
 
 /// Serves metrics on their own address for as long as the server runs.
@@ -301,14 +299,16 @@ fn write_lock_file(app: &App, address: SocketAddr, tls: Option<&Tls>) -> Result<
 }
 
 /// Prints address, model and database to stdout; the log goes to stderr.
-fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
+fn announce(app: &App, address: SocketAddr, metrics: Option<SocketAddr>, key: Option<&str>, json: bool) {
     let address = url(address, &app.config);
     let model = provider::describe(&app.config.model);
     let database = app.config.database.to_string();
     let curl = key.map(|key| curl(&address, key));
+    let metrics = metrics.map(|address| format!("http://{}/metrics", reachable(address)));
     if json {
         let line = json!({
             "address": address, "model": model, "database": database, "key": key, "curl": curl, "four_eyes": app.config.four_eyes,
+            "metrics": metrics,
         });
         print::line(&line.to_string());
         return;
@@ -319,6 +319,9 @@ fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
     }
     print::line(&format!("Model: {model}"));
     print::line(&format!("Database: {database}"));
+    if let Some(metrics) = metrics {
+        print::line(&format!("Metrics: {metrics} (without a key)"));
+    }
     if !app.config.four_eyes {
         print::line("Approvals: four_eyes is off, so whoever asks for a call may also approve it");
     }

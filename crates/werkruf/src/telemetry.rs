@@ -6,7 +6,7 @@ use std::panic::PanicHookInfo;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{LogConfig, LogFormat};
-use crate::log_writer::{LineFormat, LogWriter};
+use crate::log_writer::{LineFormat, LogWriter, text_fields};
 
 /// Held while the process logs. Dropping it writes the last lines.
 #[must_use]
@@ -43,8 +43,8 @@ pub fn start(log: &LogConfig) -> Logging {
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer.clone()).log_internal_errors(false);
     let started = match format {
         LineFormat::Json => lines.json().flatten_event(true).try_init(),
-        LineFormat::Text => lines.with_ansi(false).try_init(),
-        LineFormat::Colored => lines.with_ansi(true).try_init(),
+        LineFormat::Text => lines.with_ansi(false).fmt_fields(text_fields()).try_init(),
+        LineFormat::Colored => lines.with_ansi(true).fmt_fields(text_fields()).try_init(),
     };
     if started.is_ok() {
         // The default hook writes to stderr itself, and would wait for whoever does not read it.

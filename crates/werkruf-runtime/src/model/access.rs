@@ -139,7 +139,8 @@ impl ModelAccess {
     /// Writes a row by itself. A failed write is logged; it must not cost the answer.
     async fn put(&self, row: NewUsage) {
         if let Err(error) = self.accounts.usage.put_usage(self.owner.clone(), row, self.accounts.clock.now()).await {
-            tracing::error!(%error, "the usage row of a model request could not be written");
+            let turn_id = self.owner.turn_id.map(tracing::field::display);
+            tracing::error!(turn_id, tenant_id = %self.owner.tenant_id, %error, "the usage row of a model request could not be written");
         }
     }
 

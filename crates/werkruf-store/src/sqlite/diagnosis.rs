@@ -42,7 +42,7 @@ impl Diagnostics for SqliteStore {
 impl SqliteStore {
     /// Looks at a file, whether a server has it open or not; changes nothing. The file must have this binary's schema.
     pub fn diagnose_file(path: &Path, now: Timestamp) -> Result<Diagnosis, StoreError> {
-        diagnose(&super::open::read_only(path)?, now)
+        diagnose(&super::open::unchanged(path)?, now)
     }
 }
 

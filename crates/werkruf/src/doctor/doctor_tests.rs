@@ -122,7 +122,8 @@ fn every_code_of_a_finding_has_a_page() {
             let mut arguments = call.split('"');
             let (_, check, _, code) = (arguments.next(), arguments.next(), arguments.next(), arguments.next());
             let is_check = check.is_some_and(|check| ["config", "files", "database", "server", "model", "embedder"].contains(&check));
-            if let Some(code) = code.filter(|code| is_check && !code.is_empty()) {
+            let is_code = |code: &&str| code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            if let Some(code) = code.filter(|code| is_check && !code.is_empty()).filter(is_code) {
                 assert!(pages.join(format!("{code}.md")).is_file(), "{code} has no page");
             }
         }
