@@ -16,11 +16,9 @@ use crate::cluster::{Cluster, Replica, TENANT};
 /// Long, because the machine may be busy.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-async fn watch(replica: &Replica) {
+fn watch(replica: &Replica) {
     let (runtime, store) = (replica.runtime.clone(), replica.store.clone() as Arc<dyn Store>);
-    replica
-        .run(async move { drop(tokio::spawn(async move { runtime.run_alerts(AlertSources::new(&store, Box::new(Vec::new))).await })) })
-        .await;
+    replica.start(async move { runtime.run_alerts(AlertSources::new(&store, Box::new(Vec::new))).await });
 }
 
 /// What the webhook is told about a tenant or the server, in order.
@@ -63,7 +61,7 @@ async fn three_replicas_tell_each_threshold_once() {
     let noon: Timestamp = "2026-05-10T12:00:00Z".parse().unwrap();
     cluster.clock = Clock::system(noon.duration_since(cluster.clock.now()).as_secs());
     let replicas = [cluster.quick_replica(), cluster.quick_replica(), cluster.quick_replica()];
-    join_all(replicas.iter().map(watch)).await;
+    replicas.iter().for_each(watch);
     let now = cluster.clock.now();
     let budget = Budget {
         id: cluster.clock.new_id(),
@@ -98,8 +96,8 @@ async fn three_replicas_tell_each_threshold_once() {
 async fn a_state_is_ended_by_the_replica_that_saw_it() {
     let cluster = Cluster::new(false);
     let (a, b) = (cluster.quick_replica(), cluster.quick_replica());
-    watch(&a).await;
-    watch(&b).await;
+    watch(&a);
+    watch(&b);
     let server = Uuid::nil();
     a.runtime.conditions().raise(Notification::ModelDown, "p", "It is down.".to_owned());
     told_once(&a, server, 1).await;

@@ -142,6 +142,11 @@ impl Replica {
         self.tokio.as_ref().unwrap().spawn(work).await.unwrap()
     }
 
+    /// Starts a task that ends when the replica is killed.
+    pub fn start(&self, work: impl Future<Output = ()> + Send + 'static) {
+        drop(self.tokio.as_ref().unwrap().spawn(work));
+    }
+
     /// SIGKILL.
     pub fn kill(&mut self) {
         if let Some(tokio) = self.tokio.take() {
