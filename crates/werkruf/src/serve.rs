@@ -75,10 +75,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     app.tasks.spawn(async move { runtime.run_background().await });
     let runtime = app.runtime.clone();
     app.tasks.spawn(async move { runtime.save_partial_text().await });
-    let runtime = app.runtime.clone();
-    app.tasks.spawn(async move { runtime.run_outbox().await });
-    let (runtime, sources) = (app.runtime.clone(), app.alert_sources());
-    app.tasks.spawn(async move { runtime.run_alerts(sources).await });
+    send_and_alert(&app);
 
     if app.config.database.file().is_none() {
         let (watched, stopped) = (Arc::clone(&app), stop.clone());
@@ -135,6 +132,14 @@ fn warn_about_folder(app: &App) {
 fn operator_check(app: &Arc<App>) -> IsOperator {
     let app = Arc::clone(app);
     Arc::new(move |headers| identity::has_operator_credential(&app, headers))
+}
+
+/// Sends rows of the outbox, and tells the operator what is wrong, until the server drains.
+fn send_and_alert(app: &Arc<App>) {
+    let runtime = app.runtime.clone();
+    app.tasks.spawn(async move { runtime.run_outbox().await });
+    let (runtime, sources) = (app.runtime.clone(), app.alert_sources());
+    app.tasks.spawn(async move { runtime.run_alerts(sources).await });
 }
 
 /// Deletes rows that are older than their retention, and follows changes of keys, for as long as the server runs.
