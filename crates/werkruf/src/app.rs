@@ -26,6 +26,7 @@ use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
 use crate::installation::{initialize, resolve_tenants};
+use crate::metrics::ServerMetrics;
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
@@ -143,6 +144,7 @@ pub struct App {
     pub tasks: TaskTracker,
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
+    pub(crate) metrics: Arc<ServerMetrics>,
     planner: Planner,
     /// Provider keys are read at the start only, so a reload keeps the modules.
     pub(crate) modules: OpenModules,
@@ -183,7 +185,9 @@ impl App {
         store.secret_keys().replace(secret_key::keys(&config)?);
         let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);
         let prices = Arc::clone(&config.prices);
-        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone() };
+        let metrics = Arc::new(ServerMetrics::new());
+        let counted = Arc::clone(metrics.runtime());
+        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), prices, clock: clock.clone(), metrics: counted };
         let modules = OpenModules {
             on: config.modules,
             workspace: Arc::new(WorkspaceModule::new(database.workspace(), clock.clone())),
@@ -228,6 +232,7 @@ impl App {
             tasks,
             rotation: tokio::sync::Mutex::default(),
             outage: Outage::default(),
+            metrics,
             planner,
             modules,
         }))

@@ -16,6 +16,7 @@ use werkruf_store::{NewUsage, UsageOwner, UsageRows};
 
 use super::gate::ModelGate;
 use super::usage::{Meter, Sending, Settlement};
+use crate::metrics::Metrics;
 
 /// Takes the usage rows of requests that belong to a turn.
 type StageUsage = Arc<dyn Fn(NewUsage) + Send + Sync>;
@@ -28,6 +29,7 @@ pub struct ModelAccounts {
     /// Of requests outside a turn; a turn has its own.
     pub prices: Arc<PriceTable>,
     pub clock: Clock,
+    pub metrics: Arc<Metrics>,
 }
 
 /// The tool call that makes requests.
@@ -83,20 +85,22 @@ impl ModelAccess {
             key_id: self.key_id,
             prices: &self.accounts.prices,
             clock: &self.accounts.clock,
+            metrics: &self.accounts.metrics,
         }
     }
 
     /// Writes a row by itself. A failed write is logged; it must not cost the answer.
     async fn put(&self, row: NewUsage) {
         if let Err(error) = self.accounts.usage.put_usage(self.owner.clone(), row, self.accounts.clock.now()).await {
-            tracing::error!(%error, "the usage row of a model request could not be written");
+            let turn_id = self.owner.turn_id.map(tracing::field::display);
+            tracing::error!(turn_id, tenant_id = %self.owner.tenant_id, %error, "the usage row of a model request could not be written");
         }
     }
 
     /// Writes the estimated row of a request that is about to leave. Returns the start of the request and the id of the row.
     async fn reserve(&self, meter: &Meter<'_>) -> (Sending, Option<Uuid>) {
         let sending = Sending::starting(&self.accounts.clock);
-        let row = meter.settle(&sending, &Settlement::Aborted { received: "" });
+        let row = meter.reservation(&sending);
         let id = row.as_ref().map(|row| row.id);
         if let Some(row) = row {
             self.put(row).await;
@@ -116,7 +120,7 @@ impl ModelAccess {
             }
             (None, Some(id)) => {
                 if let Err(error) = self.accounts.usage.delete_usage(self.owner.tenant_id, id).await {
-                    tracing::error!(%error, "the usage row of a request that was not sent could not be deleted");
+                    tracing::error!(usage_id = %id, %error, "the usage row of a request that was not sent could not be deleted");
                 }
             }
             (None, None) => {}

@@ -68,6 +68,7 @@ impl Office {
             gate: Arc::new(ModelGate::new(ModelProviders { chat: model, web_search: None, embeddings: None }, 0)),
             usage: store.clone(),
             prices: Default::default(),
+            metrics: Default::default(),
             clock: clock.clone(),
         };
         let limits = Limits { turns_per_minute_user: 0, turns_per_minute_key: 0, ..Limits::default() };

@@ -101,6 +101,7 @@ impl Cluster {
                 )),
                 usage: store,
                 prices: Default::default(),
+                metrics: Default::default(),
                 clock: world.clock.clone(),
             },
             clock: world.clock.clone(),

@@ -35,6 +35,7 @@ pub(super) struct File {
     pub disabled_tools: Vec<String>,
     pub postgres: PostgresSection,
     pub log: LogSection,
+    pub metrics: MetricsSection,
     pub tls: TlsSection,
     pub model: ModelSection,
     pub embedding: EmbeddingSection,
@@ -69,6 +70,13 @@ pub(super) struct LogSection {
     pub filter: Option<String>,
     pub format: Option<String>,
     pub arguments: bool,
+}
+
+/// `[metrics]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct MetricsSection {
+    pub listen: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
