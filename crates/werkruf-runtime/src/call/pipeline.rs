@@ -16,6 +16,7 @@ use super::request::{Arguments, CallRequest};
 use crate::registry::Entry;
 use crate::stored::object;
 use crate::timer;
+use crate::trace::TRACEPARENT;
 
 impl CallBatch<'_> {
     /// Decides on each requested call. Nothing is written yet.
@@ -120,8 +121,10 @@ impl CallBatch<'_> {
         grant: Scope,
         principal: Option<&Arc<Principal>>,
         row: &CallRow,
-        context: ToolContext,
+        mut context: ToolContext,
     ) -> Execution {
+        // It is for the turn's trace, not for whom a tool calls.
+        context.extra.remove(TRACEPARENT);
         Execution {
             entry: Arc::clone(entry),
             args,

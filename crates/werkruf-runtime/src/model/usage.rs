@@ -5,8 +5,10 @@ use std::sync::OnceLock;
 use jiff::Timestamp;
 use werkruf_contract::{Clock, Uuid};
 use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{ModelError, ModelFault, TokenUsage};
+use werkruf_llm::{Answer, ModelError, ModelFault, TokenUsage, ToolCall};
 use werkruf_store::NewUsage;
+
+use crate::trace::TurnTrace;
 
 /// Bytes per token where the provider did not count.
 const BYTES_PER_TOKEN: usize = 4;
@@ -23,6 +25,16 @@ pub(crate) struct Sending {
     started_at: OnceLock<Timestamp>,
     /// The id that the provider gave it.
     request_id: OnceLock<String>,
+    response: OnceLock<Response>,
+}
+
+/// What spans show of an answer.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) id: Option<String>,
+    pub(super) finish: Option<String>,
+    /// Only where spans show content.
+    pub(super) calls: Vec<ToolCall>,
 }
 
 impl Sending {
@@ -39,6 +51,28 @@ impl Sending {
 
     pub(crate) fn is_started(&self) -> bool {
         self.started_at.get().is_some()
+    }
+
+    /// The answer is complete.
+    pub(crate) fn answered(&self, answer: &Answer, trace: Option<&TurnTrace>) {
+        self.identify(answer.response_id.as_deref());
+        if let Some(trace) = trace.filter(|trace| trace.is_on()) {
+            let calls = if trace.captures_content() { answer.calls.clone() } else { Vec::new() };
+            let (id, finish) = (answer.response_id.clone(), answer.finish.clone());
+            self.response.get_or_init(|| Response { id, finish, calls });
+        }
+    }
+
+    pub(super) fn started_at(&self) -> Option<Timestamp> {
+        self.started_at.get().copied()
+    }
+
+    pub(super) fn request_id(&self) -> Option<&str> {
+        self.request_id.get().map(String::as_str)
+    }
+
+    pub(super) fn response(&self) -> Option<&Response> {
+        self.response.get()
     }
 
     /// The first id counts: the head of the response comes before its body.
@@ -61,6 +95,10 @@ pub(crate) struct Meter<'a> {
     pub(crate) key_id: Option<Uuid>,
     pub(crate) prices: &'a PriceTable,
     pub(crate) clock: &'a Clock,
+    /// Of the turn that the request belongs to.
+    pub(crate) trace: Option<&'a TurnTrace>,
+    /// What is sent, where spans show content: instructions and messages.
+    pub(crate) input: Option<(String, String)>,
 }
 
 /// How a request ended.
@@ -82,8 +120,14 @@ pub(crate) enum Settlement<'a> {
 }
 
 impl Meter<'_> {
-    /// The usage row of the request; `None` where nothing was sent.
+    /// Ends the request's span and returns its usage row; `None` where nothing was sent.
     pub(crate) fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
+        self.end_span(sending, settlement);
+        self.usage(sending, settlement)
+    }
+
+    /// The usage row that a request would have if it ended so.
+    pub(crate) fn usage(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
         if let Settlement::Failed { error, .. } = settlement {
             sending.identify(error.request_id.as_deref());
         }

@@ -57,7 +57,7 @@ impl TurnRequest<'_> {
             let error = match opened {
                 Ok((stream, _admission)) => match self.receive(stream, &mut received).await {
                     Ok(Ok(answer)) => {
-                        sending.identify(answer.response_id.as_deref());
+                        sending.answered(&answer, Some(&self.scope.trace));
                         self.record(usage, self.settle(&sending, &answered(&answer)));
                         return Ok(answer);
                     }
@@ -100,7 +100,7 @@ impl TurnRequest<'_> {
         };
         match self.in_time(receiving).await {
             Ok(Ok(answer)) => {
-                sending.identify(answer.response_id.as_deref());
+                sending.answered(&answer, Some(&self.scope.trace));
                 self.record(usage, self.settle(&sending, &answered(&answer)));
                 Ok(Some(answer.text))
             }
@@ -233,13 +233,20 @@ impl TurnRequest<'_> {
 
     /// The usage row of a request that may have been sent by an earlier process. When that was is not known.
     pub(crate) fn lost(&self) -> Option<NewUsage> {
-        self.settle(&Sending::default(), &Settlement::Aborted { received: "" })
+        self.meter().usage(&Sending::default(), &Settlement::Aborted { received: "" })
     }
 
     fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
+        let (trace, request) = (&self.scope.trace, &self.request);
+        let instructions = trace.content(|content| vec![content.part(&request.system)].into());
+        let input = instructions.zip(trace.content(|content| content.messages(&request.messages)));
+        Meter { input, ..self.meter() }.settle(sending, settlement)
+    }
+
+    fn meter(&self) -> Meter<'_> {
         let (scope, request) = (self.scope, &self.request);
         let provider = scope.models.gate.chat_provider();
-        let meter = Meter {
+        Meter {
             provider: provider.name(),
             model: request.model.as_deref().unwrap_or_else(|| provider.default_model()),
             operation: "chat",
@@ -249,8 +256,9 @@ impl TurnRequest<'_> {
             key_id: scope.caller.key_id,
             prices: &scope.setup.prices,
             clock: &scope.clock,
-        };
-        meter.settle(sending, settlement)
+            trace: Some(&scope.trace),
+            input: None,
+        }
     }
 }
 
