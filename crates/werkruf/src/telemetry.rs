@@ -1,8 +1,13 @@
 //! Logging to stderr: text on a terminal, JSON otherwise. Secrets are kept in types that do not print their contents.
 
+mod otlp;
+mod otlp_message;
+
 use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
+
+pub(crate) use otlp::SpanExporter;
 
 use crate::config::{LogConfig, LogFormat};
 

@@ -7,10 +7,10 @@ use super::scope::TurnScope;
 use crate::stored::is_provider_run;
 use crate::trace::{Attribute, NewSpan, SpanKind, names};
 
-/// Ends the span of a call. A call that had ended before has one already.
+/// Ends the span of a call, also of one that was refused. After a takeover a refused call may have it twice, with the same id.
 pub(super) fn end_span(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome) {
     let (trace, provider_run) = (&scope.trace, is_provider_run(row));
-    if !trace.is_on() || (row.status.is_terminal() && !provider_run) {
+    if !trace.is_on() {
         return;
     }
     let tool = if provider_run { row.tool_name.as_str() } else { trace.tool_name(&row.tool_name) };

@@ -2,8 +2,8 @@
 
 use super::TraceId;
 
-/// The random part of a trace id, in bits.
-const RANDOM_BITS: u32 = 56;
+/// The end of an id of the server is random; before it is a counter.
+const RANDOM_BITS: i32 = 32;
 
 /// The samplers of OpenTelemetry.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,8 +19,7 @@ impl Sampler {
         if let Some(sampled) = caller.filter(|_| self.follows_caller) {
             return sampled;
         }
-        let random = u128::from_be_bytes(trace_id) & ((1 << RANDOM_BITS) - 1);
-        // Exact: 56 bits of a number below 1 are rounded to 53, which changes no decision that matters.
-        (random as f64) < self.ratio * (1_u64 << RANDOM_BITS) as f64
+        let [.., a, b, c, d] = trace_id;
+        f64::from(u32::from_be_bytes([a, b, c, d])) < self.ratio * f64::from(2_u32).powi(RANDOM_BITS)
     }
 }
