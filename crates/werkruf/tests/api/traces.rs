@@ -87,12 +87,12 @@ async fn a_turn_with_two_tools_and_two_model_requests_nests() {
 async fn the_requests_of_a_tool_are_inside_its_call_and_each_send_is_a_span() {
     let collector = Collector::start().await;
     let server = serve(&collector, &[]).await;
-    let asks = Reply::calls(vec![call("ask_gpt", json!({"question": "Why?"}))]);
-    server.model.script(vec![Reply::status(500), asks, Reply::text("Because."), Reply::text("Because.")]);
+    let asks = Reply::calls(vec![call("ask_gpt", json!({"query": "Why?"}))]);
+    server.model.script(vec![Reply::status(500), asks, Reply::text("Because.")]);
     assert_eq!(server.chat(3, json!({"message": "why"})).await.status(), 200);
     let spans = collector.turns(1).await;
     let (root, tool, chat) = ("invoke_agent", "execute_tool ask_gpt", "chat fake-1");
-    assert_eq!(nested(&spans), [(root, ""), (chat, tool), (chat, root), (chat, root), (chat, root), (tool, root)]);
+    assert_eq!(nested(&spans), [(root, ""), (chat, tool), (chat, root), (chat, root), (tool, root)]);
     let failed: Vec<&Value> = spans.iter().filter(|span| span.failed).map(|span| &span.attributes["error.type"]).collect();
     assert_eq!(failed, [&json!("500")]);
     let inner = spans.iter().find(|span| span.parent == named(&spans, tool).id).unwrap();
