@@ -4,10 +4,11 @@ use werkruf_store::CallRow;
 
 use super::outcome::CallOutcome;
 use super::scope::TurnScope;
+use crate::journal::Change;
 use crate::stored::is_provider_run;
 use crate::trace::{Attribute, NewSpan, SpanKind, names};
 
-/// Ends the span of a call, also of one that was refused. After a takeover a refused call may have it twice, with the same id.
+/// Ends the span of a call, also of one that was refused. It leaves when the outcome is durable: until then another process may run the call again.
 pub(super) fn end_span(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome) {
     let (trace, provider_run) = (&scope.trace, is_provider_run(row));
     if !trace.is_on() {
@@ -28,7 +29,7 @@ pub(super) fn end_span(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome) 
     let result = || outcome.for_model(row, scope.result_limit).0;
     attributes.extend(trace.text(|| given.to_owned()).map(|text| (names::TOOL_ARGUMENTS, Attribute::Text(text))));
     attributes.extend(trace.text(result).map(|text| (names::TOOL_RESULT, Attribute::Text(text))));
-    trace.take(NewSpan {
+    let span = trace.ended(NewSpan {
         id: trace.span_of(Some(row.id)),
         parent: trace.span_of(None),
         name: format!("{} {tool}", names::EXECUTE_TOOL),
@@ -38,4 +39,7 @@ pub(super) fn end_span(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome) 
         attributes,
         error: outcome.result.as_ref().err().map(|failure| failure.code.as_ref()),
     });
+    if let Some(span) = span {
+        scope.journal.stage(Change::Span(span));
+    }
 }

@@ -43,7 +43,7 @@ impl Meter<'_> {
         {
             attributes.push((names::OUTPUT_MESSAGES, Attribute::Text(output)));
         }
-        trace.take(NewSpan {
+        let span = trace.ended(NewSpan {
             id: trace.new_span_id(),
             parent: trace.span_of(self.call_id),
             name: format!("{operation} {}", self.model),
@@ -53,6 +53,9 @@ impl Meter<'_> {
             attributes,
             error: error.as_deref(),
         });
+        if let Some(span) = span {
+            span.send();
+        }
     }
 }
 

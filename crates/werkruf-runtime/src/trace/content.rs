@@ -26,27 +26,27 @@ impl Content<'_> {
 
     /// Messages that a tool sends, or that a person wrote.
     pub(crate) fn texts<'t>(&self, texts: impl DoubleEndedIterator<Item = &'t str>) -> Value {
-        newest(texts.rev().map(|text| entry("user", vec![self.part(text)])))
+        newest(texts.rev().map(|text| entry("user", [self.part(text)])))
     }
 
     /// What the model answered.
     pub(crate) fn answer(&self, text: &str, calls: &[ToolCall], finish: &str) -> Value {
         let called = calls.iter().map(|call| self.call(call.call_id.as_deref().unwrap_or_default(), &call.name, &call.arguments));
-        let mut answer = entry("assistant", (!text.is_empty()).then(|| self.part(text)).into_iter().chain(called).collect());
+        let mut answer = entry("assistant", (!text.is_empty()).then(|| self.part(text)).into_iter().chain(called));
         answer["finish_reason"] = finish.into();
         newest(std::iter::once(answer))
     }
 
     fn message(&self, message: &Message) -> Value {
         match message {
-            Message::System { content } => entry("system", vec![self.part(content)]),
-            Message::User { content, .. } => entry("user", vec![self.part(content)]),
+            Message::System { content } => entry("system", [self.part(content)]),
+            Message::User { content, .. } => entry("user", [self.part(content)]),
             Message::Assistant { content, calls, .. } => {
                 let called = calls.iter().map(|call| self.call(&call.id, &call.name, &call.arguments));
-                entry("assistant", (!content.is_empty()).then(|| self.part(content)).into_iter().chain(called).collect())
+                entry("assistant", (!content.is_empty()).then(|| self.part(content)).into_iter().chain(called))
             }
             Message::Tool { call_id, content, .. } => {
-                entry("tool", vec![json!({"type": "tool_call_response", "id": call_id, "response": self.text(content)})])
+                entry("tool", [json!({"type": "tool_call_response", "id": call_id, "response": self.text(content)})])
             }
         }
     }
@@ -76,6 +76,6 @@ fn newest(messages: impl Iterator<Item = Value>) -> Value {
     Value::Array(kept)
 }
 
-fn entry(role: &str, parts: Vec<Value>) -> Value {
-    json!({"role": role, "parts": parts})
+fn entry(role: &str, parts: impl IntoIterator<Item = Value>) -> Value {
+    json!({"role": role, "parts": Value::from_iter(parts)})
 }

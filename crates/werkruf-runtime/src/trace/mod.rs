@@ -218,7 +218,7 @@ impl TurnTrace {
         let content = [(names::INPUT_MESSAGES, end.input), (names::OUTPUT_MESSAGES, end.output)];
         attributes.extend(content.into_iter().filter_map(|(name, text)| Some((name, Attribute::Text(text?)))));
         let ended_at = open.clock.now();
-        open.take(
+        let span = open.ended(
             open.caller,
             NewSpan {
                 id: span_id(open.turn_id),
@@ -231,24 +231,35 @@ impl TurnTrace {
                 error: end.error,
             },
         );
+        span.send();
     }
 
     /// A span inside the turn has ended.
-    pub(crate) fn take(&self, span: NewSpan<'_>) {
-        if let Some(open) = &self.0 {
-            open.take(Some(span.parent), span);
-        }
+    pub(crate) fn ended(&self, span: NewSpan<'_>) -> Option<EndedSpan> {
+        self.0.as_ref().map(|open| open.ended(Some(span.parent), span))
+    }
+}
+
+/// A span on its way to the sink.
+pub(crate) struct EndedSpan {
+    sink: Arc<dyn SpanSink>,
+    span: Box<Span>,
+}
+
+impl EndedSpan {
+    pub(crate) fn send(self) {
+        self.sink.take(*self.span);
     }
 }
 
 impl Open {
-    fn take(&self, parent: Option<SpanId>, span: NewSpan<'_>) {
+    fn ended(&self, parent: Option<SpanId>, span: NewSpan<'_>) -> EndedSpan {
         let NewSpan { id, name, kind, started_at, ended_at, mut attributes, error, .. } = span;
         attributes.extend(self.common.iter().cloned());
         if let Some(error) = error {
             attributes.push((names::ERROR_TYPE, Attribute::from(error_type(error))));
         }
-        self.exporting.sink.take(Span {
+        let span = Box::new(Span {
             trace_id: self.trace_id,
             span_id: id,
             parent,
@@ -260,6 +271,7 @@ impl Open {
             attributes,
             failed: error.is_some(),
         });
+        EndedSpan { sink: Arc::clone(&self.exporting.sink), span }
     }
 }
 
