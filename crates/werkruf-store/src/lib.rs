@@ -9,6 +9,7 @@
 mod approvals;
 mod audit;
 mod audit_check;
+mod budgets;
 mod client_requests;
 mod cluster;
 pub mod crash;
@@ -46,6 +47,10 @@ mod write;
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval};
 pub use audit::{Act, Actor, Audit, AuditHead, AuditRow, Author, Recorder, SERVER_CHAIN};
 pub use audit_check::{AuditBreak, AuditReport, verify_chain};
+pub use budgets::{
+    Budget, BudgetClaim, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, BudgetUse, Budgets, NewReservation, OverBudget,
+    TenantBudgets,
+};
 pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
 pub use error::StoreError;

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use werkruf_contract::Uuid;
 
 use crate::StoreFuture;
+use crate::budgets::BudgetCounter;
 
 /// Whose usage it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +48,12 @@ pub struct NewUsage {
     pub tokens_total: i64,
     pub estimated: bool,
     pub cost_nano_usd: Option<i64>,
+    /// The assistant of the turn.
+    pub assistant: Option<String>,
+    /// The budgets that count the request.
+    pub counted_in: Vec<BudgetCounter>,
+    /// The reservation that ends with this row.
+    pub reservation: Option<Uuid>,
 }
 
 impl NewUsage {
@@ -70,6 +77,9 @@ impl NewUsage {
             tokens_total: 0,
             estimated: false,
             cost_nano_usd: None,
+            assistant: None,
+            counted_in: Vec::new(),
+            reservation: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use werkruf_contract::{CallStatus, EventType, State, TurnStatus, Uuid};
 
 use crate::approvals::NewApproval;
+use crate::budgets::{NewReservation, OverBudget};
 use crate::outbox::NewOutboxRow;
 use crate::rows::{CallRow, InboxEntry, JsonText, Summary};
 use crate::usage::NewUsage;
@@ -130,6 +131,10 @@ pub struct OpenTurn {
     pub inbound: Option<JsonText>,
     /// What is sent about the start of the turn.
     pub outbox: Vec<NewOutboxRow>,
+    /// The version of the tenant's budgets that the process knows; `None` for a turn that asks no model.
+    pub budgets_version: Option<i64>,
+    /// The worst case of the first model request. It is reserved where the turn starts at once, and only checked where the turn waits.
+    pub reservation: Option<NewReservation>,
     pub now: Timestamp,
 }
 
@@ -160,6 +165,8 @@ impl OpenTurn {
             events: Vec::new(),
             inbound: None,
             outbox: Vec::new(),
+            budgets_version: None,
+            reservation: None,
             now,
         }
     }
@@ -180,6 +187,10 @@ pub enum Opened {
     Superseded,
     /// The outcome of the call to retry is unknown, and this call has retried it already.
     Retried { call_id: Uuid },
+    /// A budget has no room for the first model request. Nothing is stored.
+    OverBudget(OverBudget),
+    /// The process does not know the budgets as they are now. Nothing is stored.
+    StaleBudgets,
 }
 
 impl Opened {
@@ -331,6 +342,10 @@ pub struct TurnWrite {
     pub abandoned_step: Option<u32>,
     /// What is sent about this commit, in order.
     pub outbox: Vec<NewOutboxRow>,
+    /// Ends every reservation of the turn that the usage rows do not end.
+    pub release_reservations: bool,
+    /// The worst case of the next model request, after the usage rows are counted. Refused, it leaves the rest of the write as it is.
+    pub reserve: Option<NewReservation>,
 }
 
 impl TurnWrite {
@@ -365,6 +380,8 @@ impl TurnWrite {
             turn: None,
             abandoned_step: None,
             outbox: Vec::new(),
+            release_reservations: false,
+            reserve: None,
         }
     }
 }
@@ -378,4 +395,6 @@ pub struct Written {
     pub state: Option<State>,
     /// The turn has a cancel request.
     pub cancel_requested: bool,
+    /// The budget that had no room for `reserve`.
+    pub over_budget: Option<OverBudget>,
 }

@@ -116,6 +116,7 @@ async fn open(engine: Arc<Engine>, setup: Arc<Setup>, message: InboundMessage, i
         Opened::UnknownConversation => return Err(Refusal::UnknownConversation),
         // A chat turn retries no call.
         Opened::Superseded | Opened::Retried { .. } => return Err(Refusal::Superseded),
+        Opened::OverBudget(_) | Opened::StaleBudgets => return Err(Refusal::Busy { retry_after_ms: 1000 }),
     };
     let stream = StreamKey { tenant_id, stream_id: conversation_id };
     let options = SubscribeOptions { turn_id: Some(turn_id), debug: message.debug, after: seqs.first().map_or(0, |seq| seq - 1) };

@@ -234,7 +234,8 @@ impl DirectTurn {
             }
             Opened::Recorded => Err(Refusal::Recorded),
             Opened::UnknownConversation => Err(Refusal::UnknownConversation),
-            Opened::Superseded => Err(Refusal::Superseded),
+            // A direct call reserves nothing.
+            Opened::Superseded | Opened::OverBudget(_) | Opened::StaleBudgets => Err(Refusal::Superseded),
         }
     }
 

@@ -222,7 +222,7 @@ impl Tables {
         }
         self.check_waiting(write);
         let cancel_requested = self.turns.get(&write.turn_id).is_some_and(|turn| turn.cancel_requested);
-        Ok(Written { event_seqs, state, cancel_requested })
+        Ok(Written { event_seqs, state, cancel_requested, over_budget: None })
     }
 
     fn move_turn(&mut self, write: &TurnWrite, change: &TurnChange, mutant: Mutant) -> Result<(), StoreError> {

@@ -161,7 +161,7 @@ impl PostgresStore {
         only(&rows, |columns| {
             let first = columns.int_or_null()?.unwrap_or(1);
             let (state, cancel_requested) = (columns.state_or_null()?, columns.flag_or_null()?.unwrap_or(false));
-            Ok(Written { event_seqs: (first..).take(write.events.len()).collect(), state, cancel_requested })
+            Ok(Written { event_seqs: (first..).take(write.events.len()).collect(), state, cancel_requested, over_budget: None })
         })
     }
 }

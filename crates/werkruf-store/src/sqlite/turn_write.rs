@@ -83,7 +83,7 @@ pub(super) fn write(c: &Connection, write: &TurnWrite) -> Result<Written, StoreE
         clear_partial(c, &context)?;
     }
     crash::point("inside_write");
-    Ok(Written { event_seqs, state, cancel_requested })
+    Ok(Written { event_seqs, state, cancel_requested, over_budget: None })
 }
 
 /// Allocates the numbers and checks the ownership; a turn that ends or waits also releases the lease. There is no `RETURNING`: SQLite
