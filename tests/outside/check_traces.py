@@ -55,6 +55,17 @@ def check_a_taken_over_turn_is_one_trace_with_one_root():
     collector.close()
 
 
+def check_a_tool_that_may_have_it_gets_the_span_of_its_call():
+    collector = Collector()
+    with Scenario(env=variables(collector), config="traceparent = true\n") as (model, tool, server):
+        model.script = [calls(("get_weather", {"city": "Bonn"}, "c1")), text("Blue.")]
+        assert server.chat("How is the weather?")[0] == 200
+        [span] = until(lambda: collector.named("execute_tool get_weather"), what="the span of the call")
+        assert tool.requests[0]["headers"]["traceparent"] == f"00-{span['trace']}-{span['id']}-01", tool.requests
+        assert "traceparent" not in tool.requests[0]["body"]["context"], tool.requests
+    collector.close()
+
+
 def check_the_last_spans_leave_before_a_server_stops():
     collector = Collector()
     with Scenario(env=variables(collector, OTEL_BSP_SCHEDULE_DELAY="600000")) as (model, _, server):

@@ -59,6 +59,6 @@ pub use setup::Setup;
 pub use stored::{complete_event, output_of};
 pub use stream::{LiveEvent, PartialAnswer, SubscribeOptions, Subscription};
 pub use taint::TaintPolicy;
-pub use trace::{Attribute, CallerSpan, Sampler, Span, SpanId, SpanKind, SpanSink, TRACEPARENT, TraceId, Tracer};
+pub use trace::{Attribute, CallerSpan, Sampler, Span, SpanId, SpanKind, SpanSink, TraceId, Tracer};
 pub use transcript_digest::{digest_after_answer, digest_after_message, digest_after_result};
 pub use turn::SERVER_METADATA;

@@ -16,7 +16,6 @@ use super::request::{Arguments, CallRequest};
 use crate::registry::Entry;
 use crate::stored::object;
 use crate::timer;
-use crate::trace::TRACEPARENT;
 
 impl CallBatch<'_> {
     /// Decides on each requested call. Nothing is written yet.
@@ -123,8 +122,7 @@ impl CallBatch<'_> {
         row: &CallRow,
         mut context: ToolContext,
     ) -> Execution {
-        // It is for the turn's trace, not for whom a tool calls.
-        context.extra.remove(TRACEPARENT);
+        self.scope.trace.enter_call(&mut context, row.id);
         Execution {
             entry: Arc::clone(entry),
             args,

@@ -13,10 +13,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde_json::Value;
-use werkruf_contract::{Clock, ToolContext, Uuid};
+use werkruf_contract::{Clock, TRACEPARENT, ToolContext, Uuid, hex};
 
 pub(crate) use content::Content;
-pub use parent::{CallerSpan, TRACEPARENT};
+pub use parent::CallerSpan;
 pub use sampler::Sampler;
 
 use crate::setup::Setup;
@@ -200,6 +200,15 @@ impl TurnTrace {
     pub(crate) fn tool_name<'a>(&self, name: &'a str) -> &'a str {
         let is_known = self.0.as_ref().is_some_and(|open| open.setup.registry.find(name).is_some());
         if is_known { name } else { names::UNKNOWN_TOOL }
+    }
+
+    /// Replaces the caller's span in the context of a call by the call's own.
+    pub(crate) fn enter_call(&self, context: &mut ToolContext, call_id: Uuid) {
+        context.extra.remove(TRACEPARENT);
+        if let Some(open) = &self.0 {
+            let own = format!("00-{}-{}-01", hex(&open.trace_id), hex(&span_id(call_id)));
+            context.extra.insert(TRACEPARENT.to_owned(), own.into());
+        }
     }
 
     /// An id for a span that nothing refers to.

@@ -1,12 +1,9 @@
 //! The caller's span, as the header `traceparent` names it (W3C Trace Context).
 
 use serde_json::Value;
-use werkruf_contract::ToolContext;
+use werkruf_contract::{TRACEPARENT, ToolContext};
 
 use super::{SpanId, TraceId};
-
-/// The header, and the field of a stored context that has its value.
-pub const TRACEPARENT: &str = "traceparent";
 
 /// The span of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 use http::HeaderMap;
 use serde_json::Value;
 use utoipa::IntoParams;
-use werkruf_contract::{ToolContext, Uuid, is_locale};
-use werkruf_runtime::{CallerSpan, TRACEPARENT};
+use werkruf_contract::{TRACEPARENT, ToolContext, Uuid, is_locale};
+use werkruf_runtime::CallerSpan;
 
 use super::ApiState;
 use super::error::ApiError;
