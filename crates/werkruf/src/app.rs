@@ -29,7 +29,7 @@ use crate::installation::{initialize, resolve_tenants};
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
-use crate::telemetry::SpanExporter;
+use crate::telemetry::Traces;
 use crate::whatsapp::WhatsApp;
 use crate::{database_file, knowledge, provider, sample, secret_key, setup};
 
@@ -145,8 +145,8 @@ pub struct App {
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
     planner: Planner,
-    /// Where spans go; `None`: there are no traces.
-    traces: Option<Arc<SpanExporter>>,
+    /// Where spans go.
+    pub traces: Traces,
     /// Provider keys are read at the start only, so a reload keeps the modules.
     pub(crate) modules: OpenModules,
 }
@@ -209,12 +209,8 @@ impl App {
         }
         modules.whatsapp.reload(settings);
         let tasks = TaskTracker::new();
-        let traces = config.traces.clone().map(|traces| SpanExporter::new(traces, client.clone(), clock.clone()));
-        if let Some(exporter) = traces.clone() {
-            tasks.spawn(async move { exporter.run().await });
-        }
-        let tracer = traces.as_ref().map(|exporter| exporter.tracer()).unwrap_or_default();
-        let services = Services { tracer, ..Services::new(&store, models, clock.clone(), config.limits.clone()) };
+        let traces = Traces::start(config.traces.as_ref(), &client, &clock, &tasks);
+        let services = Services { tracer: traces.tracer(), ..Services::new(&store, models, clock.clone(), config.limits.clone()) };
         let runtime = Runtime::new(services, setup);
         planner.follow(runtime.setup());
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
@@ -289,13 +285,6 @@ impl App {
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());
         Ok(())
-    }
-
-    /// Sends the spans that still wait, within a bound; those of later turns are lost.
-    pub async fn flush_traces(&self) {
-        if let Some(exporter) = &self.traces {
-            exporter.flush().await;
-        }
     }
 
     /// Writes an act that is no write of the store into the audit log, right after the act. The act has happened, so a failure is

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-pub(crate) use otlp::SpanExporter;
+pub use otlp::Traces;
 
 use crate::config::{LogConfig, LogFormat};
 

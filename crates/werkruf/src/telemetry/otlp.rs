@@ -15,6 +15,7 @@ use secrecy::ExposeSecret;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::cause;
 use werkruf_runtime::{Attribute, Span, SpanSink, Tracer};
@@ -35,8 +36,33 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// The most bytes that are read of a response.
 const RESPONSE_BYTES: usize = 64 * 1024;
 
-/// The exporter of a process.
-pub(crate) struct SpanExporter {
+/// The traces of a process; without a receiver there are none.
+pub struct Traces(Option<Arc<SpanExporter>>);
+
+impl Traces {
+    /// Starts the task that sends spans.
+    pub(crate) fn start(config: Option<&TracesConfig>, client: &reqwest::Client, clock: &Clock, tasks: &TaskTracker) -> Self {
+        let exporter = config.map(|config| SpanExporter::new(config.clone(), client.clone(), clock.clone()));
+        if let Some(exporter) = exporter.clone() {
+            tasks.spawn(async move { exporter.run().await });
+        }
+        Self(exporter)
+    }
+
+    pub(crate) fn tracer(&self) -> Tracer {
+        self.0.as_ref().map(|exporter| exporter.tracer()).unwrap_or_default()
+    }
+
+    /// Sends the spans that still wait, within a bound; those of later turns are lost.
+    pub async fn flush(&self) {
+        if let Some(exporter) = &self.0 {
+            exporter.stop.cancel();
+            exporter.stopped.cancelled().await;
+        }
+    }
+}
+
+struct SpanExporter {
     config: TracesConfig,
     client: reqwest::Client,
     clock: Clock,
@@ -68,7 +94,7 @@ struct Waiting {
 }
 
 impl SpanExporter {
-    pub(crate) fn new(config: TracesConfig, client: reqwest::Client, clock: Clock) -> Arc<Self> {
+    fn new(config: TracesConfig, client: reqwest::Client, clock: Clock) -> Arc<Self> {
         let mut resource = config.resource.clone();
         let mut add = |name: &str, value: String| {
             if !resource.iter().any(|(known, _)| known == name) {
@@ -90,12 +116,12 @@ impl SpanExporter {
         Arc::new(Self { config, client, clock, resource: Resource::new(resource), queue: Arc::new(queue), stop, stopped })
     }
 
-    pub(crate) fn tracer(&self) -> Tracer {
+    fn tracer(&self) -> Tracer {
         Tracer::new(Arc::clone(&self.queue) as _, self.config.sampler, self.config.captures_content)
     }
 
     /// Sends spans until the process stops, and what is left then, within a bound.
-    pub(crate) async fn run(&self) {
+    async fn run(&self) {
         let _ended = self.stopped.clone().drop_guard();
         let late = async {
             self.stop.cancelled().await;
@@ -108,12 +134,6 @@ impl SpanExporter {
         let left = self.queue.lock().spans.len() + self.queue.sending.load(Ordering::Relaxed);
         self.queue.lose(left);
         self.report("the process stopped before they were sent");
-    }
-
-    /// Stops, and waits until what was left is sent or lost.
-    pub(crate) async fn flush(&self) {
-        self.stop.cancel();
-        self.stopped.cancelled().await;
     }
 
     async fn send_until_stopped(&self) {

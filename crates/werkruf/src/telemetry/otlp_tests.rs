@@ -129,7 +129,7 @@ async fn a_receiver_that_never_answers_delays_the_end_within_a_bound() {
         // The connection is never served.
         let _connection = listener.accept().await.unwrap();
         exporter.queue.take(span());
-        exporter.flush().await;
+        super::Traces(Some(Arc::clone(&exporter))).flush().await;
     };
     tokio::join!(running, stopping);
     assert_eq!(exporter.queue.lost.load(Ordering::Relaxed), 2, "one was being sent, one waited");

@@ -201,5 +201,5 @@ async fn a_receiver_that_is_gone_costs_no_turn_anything() {
     for _ in 0..20 {
         assert_eq!(server.chat(3, json!({"message": "hello"})).await.status(), 200);
     }
-    tokio::time::timeout(Duration::from_secs(60), server.app.flush_traces()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), server.app.traces.flush()).await.unwrap();
 }
