@@ -50,7 +50,7 @@ def completed(*output):
 def check_killed_while_the_provider_searches():
     delta = {"type": "response.output_text.delta", "output_index": 1, "item_id": "msg_0", "content_index": 0, "delta": "Half"}
     model = Responses([[BEGUN, delta, None], [BEGUN, ENDED, completed(SEARCH, message("Tea is hot."))]])
-    server = Server(model, env={"OPENAI_API": "responses"})
+    server = Server(model, env={"OPENAI_API": "responses", "OPENAI_MODEL": "gpt-5"})
     try:
         accepted = begin(server, "What is tea?")
         running = until(lambda: server.rows("SELECT * FROM tool_calls WHERE status = 'running'"), what="the search")[0]
@@ -63,6 +63,10 @@ def check_killed_while_the_provider_searches():
         rows = server.rows("SELECT step, output_index, status, error_code, finished_at FROM tool_calls ORDER BY step")
         assert [(r["step"], r["status"], r["error_code"]) for r in rows] == [(1, "failed", "interrupted"), (2, "succeeded", None)], rows
         assert all(r["finished_at"] for r in rows), rows
+        usage = server.rows("SELECT tokens_prompt, estimated, cost_nano_usd FROM api_usage ORDER BY id")
+        # 1.25 dollars per million tokens, ten per million written, and a cent for the search that had begun.
+        assert (usage[0]["estimated"], usage[0]["cost_nano_usd"]) == (1, usage[0]["tokens_prompt"] * 1250 + 10_000_000), usage
+        assert usage[1:] == [{"tokens_prompt": 10, "estimated": 0, "cost_nano_usd": 12_500 + 50_000 + 10_000_000}], usage
         tool_events = server.rows("SELECT type FROM events WHERE type LIKE 'tool_%' ORDER BY seq")
         assert [t["type"] for t in tool_events] == ["tool_started", "tool_finished"] * 2, tool_events
     finally:

@@ -6,6 +6,9 @@ from check_turns import Scenario
 from fakes import calls, text
 from server import until
 
+# Continues the declaration of the tool: every attempt that left costs something.
+PRICE = 'price_usd = "0.25"\n'
+
 
 def kill(server):
     server.process.send_signal(signal.SIGKILL)
@@ -59,7 +62,7 @@ def crash_in_tool(effect):
             gate.wait(30)
         return 200, {"number": number}, {}
 
-    with Scenario(behave, effect=effect) as (model, tool, server):
+    with Scenario(behave, effect=effect, config=PRICE) as (model, tool, server):
         model.script = [calls(("get_weather", {"city": "Bonn"}), ("test_echo", {"value": 7})), text("Done after all.")]
         accepted = begin(server, "Do it")
         until(lambda: tool.requests)
@@ -74,6 +77,10 @@ def crash_in_tool(effect):
         assert (sibling["status"], sibling["attempt"]) == ("succeeded", 1), "a sibling that was done is not run again"
         _, final, _ = server.call("GET", f"/api/conversations/{accepted['conversation_id']}/events?after=0")
         assert len(final["events"][-1]["data"]["tool_results"]) == 2
+        spent = server.rows("SELECT estimated, cost_nano_usd, call_id FROM api_usage WHERE operation = 'tool' ORDER BY id")
+        assert all((u["cost_nano_usd"], u["call_id"]) == (250_000_000, row["id"]) for u in spent), spent
+        # The attempt that was lost with its process may have left. Each one since has a row of its own.
+        assert [u["estimated"] for u in spent] == [1, 0][:row["attempt"]], spent
         valid(server, accepted["conversation_id"])
         return row, tool
 
@@ -146,7 +153,7 @@ def check_killed_during_a_direct_call():
 
     for effect, status, sends in (("idempotent", "succeeded", 2), ("once", "failed", 1)):
         gate.clear()
-        with Scenario(behave, effect=effect) as (_, tool, server):
+        with Scenario(behave, effect=effect, config=PRICE) as (_, tool, server):
             caller = threading.Thread(target=server.call, args=("POST", "/api/tools/get_weather/invoke", {"input": {"city": "Bonn"}}))
             caller.start()
             until(lambda: tool.requests)
@@ -156,6 +163,8 @@ def check_killed_during_a_direct_call():
             [row] = until(lambda: server.rows("SELECT * FROM tool_calls WHERE finished_at IS NOT NULL"), 30)
             gate.set()
             assert (row["status"], len(tool.requests)) == (status, sends), row
+            spent = server.rows("SELECT estimated, cost_nano_usd FROM api_usage WHERE operation = 'tool' ORDER BY id")
+            assert [(u["estimated"], u["cost_nano_usd"]) for u in spent] == [(1, 250_000_000), (0, 250_000_000)][:sends], spent
             until(lambda: server.rows("SELECT 1 FROM turns WHERE finished_at IS NOT NULL"))
 
 

@@ -80,6 +80,8 @@ impl FakeModel {
             Router::new()
                 .route("/v1/chat/completions", post(|state, headers, body| reply_to(Api::Chat, state, headers, body)))
                 .route("/v1/responses", post(|state, headers, body| reply_to(Api::Responses, state, headers, body)))
+                // The replies for vectors are bytes and statuses.
+                .route("/v1/embeddings", post(|state, headers, body| reply_to(Api::Responses, state, headers, body)))
                 .route("/v1/models", get(models))
                 .layer(DefaultBodyLimit::disable())
                 .with_state(shared)

@@ -109,6 +109,8 @@ pub struct ToolSpec {
     pub judges_values: bool,
     /// Whether the tool's arguments leave the company, so that a text from a stranger could make the model send data away with it.
     pub external: bool,
+    /// What one attempt of a call costs, in billionths of a US dollar; `None` for a tool without a price.
+    pub price_nano_usd: Option<i64>,
     /// A message and the call that it stands for, as a line of the system prompt; empty if there is none.
     pub example: Cow<'static, str>,
     /// Whether the tool reads on in large results. Without being named, a model is given it only after it got the beginning of one.
@@ -163,6 +165,7 @@ impl ToolSpec {
             defaults: &[],
             judges_values: false,
             external: false,
+            price_nano_usd: None,
             example: Cow::Borrowed(""),
             reads_results: false,
         }

@@ -43,6 +43,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// How many web searches the provider ran for this answer.
+    pub fn searches(&self) -> u32 {
+        u32::try_from(self.items.iter().filter(|item| item.is_search()).count()).unwrap_or(u32::MAX)
+    }
+
     /// Why the model stopped, in terms that both APIs share.
     pub fn finish_reason(&self) -> FinishReason {
         match (self.finish.as_deref(), self.cut.as_deref()) {
@@ -99,10 +104,21 @@ impl ProviderItem {
         }
     }
 
+    /// Whether the item is a web search. Other actions of the same type only open pages that a search found.
+    pub fn is_search(&self) -> bool {
+        self.kind == "web_search_call" && is_search_action(self.arguments.as_deref())
+    }
+
     /// Whether the item succeeded. The status can lag behind, so only an error or a failure status counts as failed.
     pub fn succeeded(&self) -> bool {
         self.error.is_none() && !matches!(self.status.as_deref(), Some("failed" | "incomplete"))
     }
+}
+
+/// Whether the action of a `web_search_call` is a search. The action comes with the end of the call, and older models send none: those count too.
+pub fn is_search_action(action: Option<&str>) -> bool {
+    let action: Option<Value> = action.and_then(|text| serde_json::from_str(text).ok());
+    action.is_none_or(|action| action["type"].as_str().is_none_or(|kind| kind == "search"))
 }
 
 /// Token counts as reported by the provider.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::TokenUsage;
 use crate::reader::cut;
 
 /// How much of a provider's text is shown.
@@ -38,12 +39,14 @@ pub struct ModelError {
     pub received: String,
     /// The id that the provider gave the request, where its response had one.
     pub request_id: Option<String>,
+    /// The tokens that the provider reported although it failed.
+    pub usage: Option<TokenUsage>,
 }
 
 impl ModelError {
     /// An error of this kind.
     pub fn new(fault: ModelFault, message: impl Into<String>) -> Self {
-        Self { fault, message: message.into(), retry_after: None, received: String::new(), request_id: None }
+        Self { fault, message: message.into(), retry_after: None, received: String::new(), request_id: None, usage: None }
     }
 
     /// Status 4xx except 408 and 429 is not retried; all other failures may be transient.

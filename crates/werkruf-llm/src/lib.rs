@@ -38,7 +38,7 @@ mod tokens;
 mod usage;
 mod web_search;
 
-pub use answer::{Answer, Delta, ProviderItem, TokenUsage, ToolCall};
+pub use answer::{Answer, Delta, ProviderItem, TokenUsage, ToolCall, is_search_action};
 pub use answer_stream::AnswerStream;
 pub use chat::ChatProvider;
 pub use egress::{Egress, network};

@@ -66,7 +66,9 @@ impl ReadOutcome {
     pub(crate) fn into_result(self) -> Result<Answer, ModelError> {
         match self.fault {
             None => Ok(self.answer),
-            Some((fault, message)) => Err(ModelError { received: self.answer.text, ..ModelError::new(fault, message) }),
+            Some((fault, message)) => {
+                Err(ModelError { received: self.answer.text, usage: self.answer.usage, ..ModelError::new(fault, message) })
+            }
         }
     }
 }

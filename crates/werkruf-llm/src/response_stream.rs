@@ -95,8 +95,10 @@ impl<W: Wire + Send + 'static> ResponseStream<W> {
     }
 
     async fn end(mut self, mut deltas: Vec<Delta>) -> Vec<Result<Delta, ModelError>> {
-        // The connection can only be reused if the body was read to its end.
-        let _ = timeout(BODY_END_WAIT, self.response.chunk()).await;
+        // The connection can only be reused if the body was read to its end. After an error, usage may follow.
+        if let Ok(Ok(Some(bytes))) = timeout(BODY_END_WAIT, self.response.chunk()).await {
+            deltas.extend(self.reader.push(&bytes));
+        }
         let (late, outcome) = self.reader.finish();
         deltas.extend(late);
         let mut out: Vec<_> = deltas.into_iter().map(Ok).collect();

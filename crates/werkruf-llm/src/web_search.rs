@@ -8,6 +8,7 @@ use werkruf_contract::{Citation, Deadline};
 use crate::encoding::is_reasoning_model;
 use crate::server::Server;
 use crate::sse::SseDecoder;
+use crate::usage::usage_of;
 use crate::{ConfigError, ModelError, ServerConfig, TokenUsage};
 
 /// A model with a web search tool.
@@ -35,6 +36,8 @@ pub struct WebSearchResult {
     pub model: Option<String>,
     /// The number of searches that took place.
     pub searches: u32,
+    /// The number of searches that the provider charges for.
+    pub charged_searches: u32,
     pub citations: Vec<Citation>,
     pub usage: Option<TokenUsage>,
     /// The id that the provider gave the request, or else the response.
@@ -98,7 +101,7 @@ fn read(answer: &[u8]) -> Result<WebSearchResult, String> {
     }
     let mut result = WebSearchResult {
         model: response["model"].as_str().map(str::to_owned),
-        usage: usage(&response["usage"]),
+        usage: usage_of(&response["usage"]),
         request_id: response["id"].as_str().map(str::to_owned),
         ..WebSearchResult::default()
     };
@@ -107,6 +110,7 @@ fn read(answer: &[u8]) -> Result<WebSearchResult, String> {
             // Other actions only open pages that a search found.
             Some("web_search_call") => {
                 let is_search = item["action"]["type"].as_str().is_none_or(|action| action == "search");
+                result.charged_searches += u32::from(is_search);
                 result.searches += u32::from(is_search && !matches!(item["status"].as_str(), Some("failed" | "incomplete")));
             }
             Some("message") => {
@@ -137,19 +141,6 @@ fn add_part(part: &Value, result: &mut WebSearchResult) {
         });
     }
     result.text.push_str(text);
-}
-
-fn usage(usage: &Value) -> Option<TokenUsage> {
-    let count = |value: &Value| value.as_i64().unwrap_or(0);
-    usage.as_object()?;
-    let (input_tokens, output_tokens) = (count(&usage["input_tokens"]), count(&usage["output_tokens"]));
-    Some(TokenUsage {
-        input_tokens,
-        cached_tokens: count(&usage["input_tokens_details"]["cached_tokens"]),
-        output_tokens,
-        reasoning_tokens: count(&usage["output_tokens_details"]["reasoning_tokens"]),
-        total_tokens: usage["total_tokens"].as_i64().unwrap_or(input_tokens + output_tokens),
-    })
 }
 
 /// The final response of a stream.
@@ -184,10 +175,11 @@ mod tests {
     #[test]
     fn only_finished_searches_count_and_citations_are_read() {
         let result = read(answer("Grüße aus Köln.", 0, 5, "completed").as_bytes()).unwrap();
-        assert_eq!((result.text.as_str(), result.searches), ("Grüße aus Köln.", 1));
+        assert_eq!((result.text.as_str(), result.searches, result.charged_searches), ("Grüße aus Köln.", 1, 1));
         assert_eq!(result.citations[0].cited_text, "Grüße");
         assert_eq!(result.usage.unwrap().total_tokens, 15);
-        assert_eq!(read(answer("x", 0, 1, "failed").as_bytes()).unwrap().searches, 0);
+        let failed = read(answer("x", 0, 1, "failed").as_bytes()).unwrap();
+        assert_eq!((failed.searches, failed.charged_searches), (0, 1), "the provider counts what it was asked");
     }
 
     #[test]

@@ -182,32 +182,38 @@ pub(crate) fn start_of(day: Date) -> Timestamp {
     day.to_zoned(TimeZone::UTC).map_or(Timestamp::MAX, |start| start.timestamp())
 }
 
-/// The statement for sums, for both databases. Parameters: tenant, user, first day, end day, then three ranges of times. `mark` starts a parameter,
-/// `day_of` is the UTC day of `created_at` as text.
-pub(crate) fn sums_sql(group: UsageGroup, mark: char, day_of: &str) -> String {
-    let (rolled_up, row) = match group {
-        UsageGroup::Day => ("day".to_owned(), day_of.to_owned()),
-        UsageGroup::Month => ("substr(day, 1, 7)".to_owned(), format!("substr({day_of}, 1, 7)")),
-        UsageGroup::Model => ("model".to_owned(), "model".to_owned()),
-        UsageGroup::Tool => ("tool_name".to_owned(), "coalesce(tool_name, '')".to_owned()),
-        UsageGroup::User => ("user_id".to_owned(), "user_id".to_owned()),
+/// The statement for sums, for both databases. Parameters: tenant, user, first day, end day, then three ranges of times. `mark` starts a parameter;
+/// `day` is the UTC day of `created_at`, and that day as text. Each part is summed by itself, so that few rows are put together.
+pub(crate) fn sums_sql(group: UsageGroup, mark: char, day: (&str, &str)) -> String {
+    let month = format!("substr({}, 1, 7)", day.1);
+    let (rolled_up, row, shown) = match group {
+        UsageGroup::Day => ("day", day.0, day.1),
+        UsageGroup::Month => ("substr(day, 1, 7)", day.0, month.as_str()),
+        UsageGroup::Model => ("model", "model", "key"),
+        UsageGroup::Tool => ("tool_name", "coalesce(tool_name, '')", "key"),
+        UsageGroup::User => ("user_id", "user_id", "key"),
     };
-    let tokens = "tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total";
+    let tokens = ["tokens_prompt", "tokens_cached", "tokens_completion", "tokens_reasoning", "tokens_total"];
+    let counts = ["cost_nano_usd", "unpriced_calls", "estimated_calls"];
+    let numbers = [&["calls"][..], &tokens, &counts].concat();
+    let listed = |term: &dyn Fn(&str) -> String, names: &[&str]| names.iter().map(|name| term(name)).collect::<Vec<_>>().join(", ");
+    let sum = |name: &str| format!("sum({name}) AS {name}");
     let own = format!("tenant_id = {mark}1 AND ({mark}2 IS NULL OR user_id = {mark}2)");
     let mut parts = vec![format!(
-        "SELECT {rolled_up} AS key, calls, {tokens}, cost_nano_usd, unpriced_calls, estimated_calls FROM usage_daily
-         WHERE {own} AND day >= {mark}3 AND day < {mark}4"
+        "SELECT {rolled_up} AS key, {} FROM usage_daily WHERE {own} AND day >= {mark}3 AND day < {mark}4 GROUP BY 1",
+        listed(&sum, &numbers)
     )];
     parts.extend([(5, 6), (7, 8), (9, 10)].map(|(from, to)| {
         format!(
-            "SELECT {row}, 1, {tokens}, coalesce(cost_nano_usd, 0), CASE WHEN cost_nano_usd IS NULL THEN 1 ELSE 0 END,
-               CASE WHEN estimated THEN 1 ELSE 0 END FROM api_usage
-             WHERE {own} AND created_at >= {mark}{from} AND created_at < {mark}{to}"
+            "SELECT {shown}, {} FROM (SELECT {row} AS key, count(*) AS calls, {}, coalesce(sum(cost_nano_usd), 0) AS cost_nano_usd,
+               count(*) - count(cost_nano_usd) AS unpriced_calls, sum(CASE WHEN estimated THEN 1 ELSE 0 END) AS estimated_calls
+             FROM api_usage WHERE {own} AND created_at >= {mark}{from} AND created_at < {mark}{to} GROUP BY 1) AS summed",
+            numbers.join(", "),
+            listed(&sum, &tokens)
         )
     }));
-    let numbers = format!("calls, {tokens}, cost_nano_usd, unpriced_calls, estimated_calls");
-    let sums = numbers.split(", ").map(|name| format!("CAST(sum({name}) AS bigint)")).collect::<Vec<_>>().join(", ");
-    format!("SELECT key, {sums} FROM ({}) AS parts GROUP BY key", parts.join(" UNION ALL "))
+    let total = |name: &str| format!("CAST(sum({name}) AS bigint)");
+    format!("SELECT key, {} FROM ({}) AS parts GROUP BY key", listed(&total, &numbers), parts.join(" UNION ALL "))
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@ const ONE: i128 = 1_000_000_000_000;
 /// No token costs a dollar; the bound keeps products of prices and token counts within 128 bits.
 const MAX: i128 = 1_000_000 * ONE;
 
-/// Dollars per million tokens.
+/// A price of one thing is this many prices of a millionth of it: tokens are priced by the million, searches and calls one by one.
+pub(super) const MILLION: i128 = 1_000_000;
+
+/// Dollars per million tokens, or per search or call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Price(i128);
 
@@ -25,6 +28,11 @@ impl Price {
         let fraction: i128 = format!("{digits_used:0<DIGITS$}").parse().ok()?;
         let price = whole.checked_mul(ONE)?.checked_add(fraction)?;
         (price <= MAX).then_some(Self(price))
+    }
+
+    /// The price of one call in nano-dollars, rounded half up.
+    pub fn nano_dollars(self) -> Option<i64> {
+        nano_dollars(self.0 * MILLION)
     }
 
     /// The cost of this many tokens, in the unit that [`nano_dollars`] converts.

@@ -1,4 +1,4 @@
-//! The format of a price file: `{models: [{model, mode?, usd_per_million: {input, cached_input?, output}, …}]}`.
+//! The format of a price file: `{models: [{model, mode?, usd_per_million: {input, cached_input?, output}, search_usd_per_query?, …}]}`.
 
 use std::collections::BTreeMap;
 
@@ -32,6 +32,8 @@ struct Entry {
     usd_per_million: RateFields,
     #[serde(default)]
     usd_per_million_above_272k: Option<RateFields>,
+    #[serde(default, deserialize_with = "search_fee")]
+    search_usd_per_query: Option<Price>,
 }
 
 #[derive(Deserialize)]
@@ -61,6 +63,15 @@ fn price_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Pr
     }
 }
 
+/// A fee, or fees by the size of the context that a search adds. Requests name no size, and the provider's default is `medium`.
+fn search_fee<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Price>, D::Error> {
+    let value = match Value::deserialize(deserializer)? {
+        Value::Object(mut sizes) => sizes.remove("search_context_size_medium").unwrap_or_default(),
+        value => value,
+    };
+    if value.is_null() { Ok(None) } else { read(&value).map(Some).map_err(serde::de::Error::custom) }
+}
+
 /// Reads a decimal from text, or from a JSON number in its shortest notation.
 fn read(value: &Value) -> Result<Price, String> {
     let text = match value {
@@ -68,7 +79,7 @@ fn read(value: &Value) -> Result<Price, String> {
         Value::Number(number) => number.to_string(),
         _ => String::new(),
     };
-    Price::parse(&text).ok_or_else(|| format!("{value} is not a price; write dollars per million tokens as \"1.25\""))
+    Price::parse(&text).ok_or_else(|| format!("{value} is not a price; write dollars as \"1.25\""))
 }
 
 pub(super) fn parse(text: &str, source: PriceSource) -> Result<BTreeMap<String, ModelPrice>, PriceFileError> {
@@ -84,6 +95,7 @@ pub(super) fn parse(text: &str, source: PriceSource) -> Result<BTreeMap<String, 
             mode: entry.mode.unwrap_or_else(|| "chat".to_owned()),
             rates: entry.usd_per_million.into(),
             above_272k: entry.usd_per_million_above_272k.map(Rates::from),
+            search: entry.search_usd_per_query,
             source,
         };
         if entry.model.is_empty() {

@@ -1,7 +1,7 @@
 //! Model prices: a built-in table, an operator's table that overrides it, and exact arithmetic.
 //!
-//! Invariants: a price is never a float; the cost of a request is rounded once, half up, to nano-dollars; the cost of a model
-//! without a price is `None`, never 0.
+//! Invariants: a price is never a float; the cost of a request, its web searches included, is rounded once, half up, to nano-dollars; the cost of a
+//! model without a price, or of a search without a fee, is `None`, never 0.
 
 mod decimal;
 mod file;
@@ -14,7 +14,7 @@ pub use decimal::Price;
 pub use file::PriceFileError;
 
 use crate::TokenUsage;
-use decimal::nano_dollars;
+use decimal::{MILLION, nano_dollars};
 
 const BUILT_IN: &str = include_str!("built_in.json");
 /// Above this many input tokens some models charge more for the whole request.
@@ -31,13 +31,11 @@ pub struct Rates {
 }
 
 impl Rates {
-    fn cost(&self, tokens: TokenUsage) -> Option<i64> {
+    /// What the tokens cost, in the unit that [`nano_dollars`] converts.
+    fn cost(&self, tokens: TokenUsage) -> i128 {
         let input = tokens.input_tokens.max(0);
         let cached = tokens.cached_tokens.clamp(0, input);
-        let sum = self.input.times(input - cached)
-            + self.cached_input.unwrap_or(self.input).times(cached)
-            + self.output.times(tokens.output_tokens);
-        nano_dollars(sum)
+        self.input.times(input - cached) + self.cached_input.unwrap_or(self.input).times(cached) + self.output.times(tokens.output_tokens)
     }
 }
 
@@ -56,6 +54,8 @@ pub struct ModelPrice {
     pub mode: String,
     pub rates: Rates,
     pub above_272k: Option<Rates>,
+    /// Dollars per web search that the provider runs; `None` if unknown.
+    pub search: Option<Price>,
     pub source: PriceSource,
 }
 
@@ -88,11 +88,17 @@ impl PriceTable {
         self.0.get(model).or_else(|| self.0.get(undated(model)?))
     }
 
-    /// The cost of a request in nano-dollars; `None` if the price is unknown.
+    /// The cost of a request without web searches, in nano-dollars; `None` if the price is unknown.
     pub fn cost(&self, model: &str, tokens: TokenUsage) -> Option<i64> {
+        self.cost_with_searches(model, tokens, 0)
+    }
+
+    /// The cost of a request in which the provider ran this many web searches; `None` if a price that counts is unknown.
+    pub fn cost_with_searches(&self, model: &str, tokens: TokenUsage, searches: u32) -> Option<i64> {
         let price = self.find(model)?;
+        let fees = if searches == 0 { 0 } else { price.search?.times(i64::from(searches)) * MILLION };
         let long = price.above_272k.as_ref().filter(|_| tokens.input_tokens > LONG_CONTEXT);
-        long.unwrap_or(&price.rates).cost(tokens)
+        nano_dollars(long.unwrap_or(&price.rates).cost(tokens) + fees)
     }
 }
 

@@ -58,6 +58,32 @@ fn rounding_is_half_up_and_happens_once() {
 }
 
 #[test]
+fn web_searches_are_charged_apart_and_rounded_with_the_tokens() {
+    let mut table = PriceTable::default();
+    assert_eq!(table.cost_with_searches("gpt-5-2025-08-07", tokens(100, 0, 10), 3), Some(225_000 + 30_000_000));
+    let model = |name: &str, fee: &str| {
+        format!(r#"{{"model": "{name}", "usd_per_million": {{"input": "0.0001", "output": "0"}}, "search_usd_per_query": {fee}}}"#)
+    };
+    let sizes = r#"{"search_context_size_low": 0.03, "search_context_size_medium": 0.035, "search_context_size_high": 0.05}"#;
+    let entries = [("text", r#""0.0000000004""#), ("sizes", sizes), ("null", "null"), ("other", r#"{"search_context_size_low": 0.03}"#)];
+    let models: Vec<String> = entries.iter().map(|(name, fee)| model(name, fee)).collect();
+    table.overlay(&format!(r#"{{"models": [{}]}}"#, models.join(", "))).unwrap();
+    assert_eq!(
+        table.cost_with_searches("text", tokens(1, 0, 0), 1),
+        Some(1),
+        "0.1 + 0.4 is half a nano-dollar; each for itself would be none"
+    );
+    assert_eq!(table.cost_with_searches("text", tokens(0, 0, 0), 1), Some(0));
+    assert_eq!(table.cost_with_searches("sizes", tokens(0, 0, 0), 2), Some(70_000_000), "requests name no size, which means medium");
+    for unknown in ["null", "other", "llama3"] {
+        assert_eq!(table.cost_with_searches(unknown, tokens(1000, 0, 0), 1), None, "{unknown}");
+    }
+    assert_eq!(table.cost_with_searches("null", tokens(10_000, 0, 0), 0), Some(1000), "no search, no fee");
+    assert!(table.overlay(&format!(r#"{{"models": [{}]}}"#, model("m", r#""a cent""#))).is_err());
+    assert_eq!(table.cost_with_searches("gpt-5", tokens(0, 0, 0), u32::MAX), Some(42_949_672_950_000_000));
+}
+
+#[test]
 fn an_operators_table_overrides_prices_or_is_rejected() {
     let mut table = PriceTable::default();
     let before = table.clone();

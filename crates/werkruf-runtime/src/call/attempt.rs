@@ -13,6 +13,7 @@ use super::batch::Execution;
 use super::outcome::{CallOutcome, Success, canceled};
 use super::results::ConversationResults;
 use super::scope::TurnScope;
+use super::tool_usage::attempt_usage;
 use crate::journal::CommitPoint;
 use crate::model::{ModelAccess, ModelAccounts, ToolCall};
 use crate::taint::is_untrusted;
@@ -21,17 +22,20 @@ use crate::timer;
 const FIRST_BACKOFF: Duration = Duration::from_millis(200);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
-/// Sends until the call succeeded, may not be sent again, or its time is up. The row is `running` already.
-pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Result<CallOutcome, StoreError> {
+/// Sends until the call succeeded, may not be sent again, or its time is up. The row is `running` already. Returns the usage row of the last attempt
+/// with the outcome, so that both are one commit.
+pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Result<(CallOutcome, Option<NewUsage>), StoreError> {
     let spec = execution.entry.spec();
     let mut attempt = execution.attempt;
     let mut started_at = scope.clock.now();
     loop {
-        let (failure, status) = match send(scope, execution, attempt).await {
+        let sent = send(scope, execution, attempt).await;
+        let usage = attempt_usage(scope, execution, started_at, sent.as_ref().err().map(|(failure, _)| failure));
+        let (failure, status) = match sent {
             Ok(success) => {
                 let finished_at = scope.clock.now();
                 let (status, untrusted) = (CallStatus::Succeeded, success.untrusted);
-                return Ok(CallOutcome { status, result: Ok(success), attempt, cache_hit: false, finished_at, untrusted });
+                return Ok((CallOutcome { status, result: Ok(success), attempt, cache_hit: false, finished_at, untrusted }, usage));
             }
             Err(failed) => failed,
         };
@@ -43,15 +47,18 @@ pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Re
             && pause < timer::left(execution.deadline);
         if !again {
             let untrusted = is_untrusted(spec);
-            return Ok(CallOutcome { untrusted, ..CallOutcome::failed(failure, status, spec.effect, attempt, now) });
+            return Ok((CallOutcome { untrusted, ..CallOutcome::failed(failure, status, spec.effect, attempt, now) }, usage));
         }
         if wait(pause, &execution.cancel).await.is_err() {
             // Between attempts nothing is in progress, so the outcome is known.
             let failure = canceled().nothing_happened();
-            return Ok(CallOutcome::failed(failure, CallStatus::Canceled, spec.effect, attempt, scope.clock.now()));
+            return Ok((CallOutcome::failed(failure, CallStatus::Canceled, spec.effect, attempt, scope.clock.now()), usage));
         }
         let next_started_at = scope.clock.now();
         let error = serde_json::to_string(&failure.into_detail(attempt)).unwrap_or_default();
+        if let Some(usage) = usage {
+            scope.journal.stage(usage);
+        }
         scope.journal.stage(CallRetry { id: execution.job_id, attempt, started_at, finished_at: now, status, error, next_started_at });
         scope.journal.commit(CommitPoint::Retry).await?;
         attempt += 1;

@@ -25,6 +25,7 @@ mod state_patch;
 mod stored_calls;
 #[cfg(test)]
 pub(crate) mod test_rows;
+mod tool_usage;
 
 pub(crate) use approval::{await_approvals, stage_approval};
 pub(crate) use approvers::{approver_rows, decision_rows};
@@ -38,3 +39,4 @@ pub(crate) use request::{Arguments, CallRequest};
 pub(crate) use results::{ResultLimit, is_cut};
 pub(crate) use scope::{TurnScope, TurnServices};
 pub(crate) use stored_calls::StoredCall;
+pub(crate) use tool_usage::lost_attempt;

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde_json::json;
 use werkruf_contract::{CallStatus, Principal, Uuid};
-use werkruf_store::{CallRow, StoreError};
+use werkruf_store::{CallRow, NewUsage, StoreError};
 
 use super::approval::stage_approval;
 use super::attempt::attempt;
@@ -21,22 +21,31 @@ use super::outcome::CallOutcome;
 use super::record::{finish_call, stage_outcome, start};
 use super::request::CallRequest;
 use super::state_patch::PatchedState;
+use super::tool_usage::lost_attempt;
 use crate::journal::CommitPoint;
 use crate::stored::object;
 
-/// A call's index in the batch, its outcome, and where identical calls wait for it.
-type Completed = (usize, Result<Arc<CallOutcome>, StoreError>, Option<Leader>);
+/// A call that has its outcome.
+struct Completed {
+    /// Its index in the batch.
+    at: usize,
+    outcome: Arc<CallOutcome>,
+    /// Where identical calls wait for it.
+    leader: Option<Leader>,
+    /// The usage row of its last attempt.
+    usage: Option<NewUsage>,
+}
 
 /// The calls of a batch that run or wait to run.
 struct Progress<'a> {
     rows: Vec<(CallRow, Option<HistorySlot>)>,
     outcomes: Vec<Option<Arc<CallOutcome>>>,
     /// Executions and followers in progress.
-    futures: FuturesUnordered<BoxFuture<'a, Completed>>,
+    futures: FuturesUnordered<BoxFuture<'a, Result<Completed, StoreError>>>,
     queued: VecDeque<(usize, Box<Execution>, Leader)>,
     /// Calls whose row says `running` and that have no outcome yet.
     running: usize,
-    completed: Vec<(usize, Arc<CallOutcome>, Option<Leader>)>,
+    completed: Vec<Completed>,
     state: PatchedState<'a>,
 }
 
@@ -82,7 +91,11 @@ impl CallBatch<'_> {
         for PreparedCall { row, slot, plan } in prepared {
             let at = progress.rows.len();
             match plan {
-                CallPlan::Finished(outcome) => progress.completed.push((at, Arc::from(outcome), None)),
+                CallPlan::Finished(outcome) => {
+                    // A call that an earlier process sent, and that is not sent again.
+                    let usage = if row.status == CallStatus::Running { lost_attempt(self.scope, &row) } else { None };
+                    progress.completed.push(Completed { at, outcome: Arc::from(outcome), leader: None, usage });
+                }
                 CallPlan::Follow(follower) => progress.futures.push(self.follow(at, row.id, follower).boxed()),
                 CallPlan::AwaitApproval(pending) => {
                     waiting.push(self.wait(row, slot, *pending));
@@ -106,11 +119,11 @@ impl CallBatch<'_> {
         // A follower waits for its leader, which may still have to start.
         let may_start = !progress.queued.is_empty() && progress.running < self.scope.limits.parallel;
         let waits = progress.completed.is_empty() && !may_start;
-        if waits && let Some((at, outcome, leader)) = progress.futures.next().await {
-            progress.completed.push((at, outcome?, leader));
+        if waits && let Some(completed) = progress.futures.next().await {
+            progress.completed.push(completed?);
         }
-        while let Some(Some((at, outcome, leader))) = progress.futures.next().now_or_never() {
-            progress.completed.push((at, outcome?, leader));
+        while let Some(Some(completed)) = progress.futures.next().now_or_never() {
+            progress.completed.push(completed?);
         }
         Ok(waits)
     }
@@ -140,9 +153,12 @@ impl CallBatch<'_> {
     /// Stages the outcomes that came and the starts that are possible now. Returns the calls to execute once that is durable.
     fn stage_round(&self, progress: &mut Progress<'_>) -> Vec<(usize, Box<Execution>, Leader)> {
         let scope = self.scope;
-        for (at, outcome, leader) in std::mem::take(&mut progress.completed) {
+        for Completed { at, outcome, leader, usage } in std::mem::take(&mut progress.completed) {
             let (row, slot) = &progress.rows[at];
             progress.running -= usize::from(row.status == CallStatus::Running);
+            if let Some(usage) = usage {
+                scope.journal.stage(usage);
+            }
             let outcome = self.stage_result(&mut progress.state, row, slot.as_ref(), outcome);
             if let Some(leader) = leader {
                 leader.complete(&outcome);
@@ -196,19 +212,20 @@ impl CallBatch<'_> {
         WaitingCall { row, slot, approval_id, approver_roles, announced }
     }
 
-    async fn execute(&self, at: usize, execution: Box<Execution>, leader: Leader) -> Completed {
+    async fn execute(&self, at: usize, execution: Box<Execution>, leader: Leader) -> Result<Completed, StoreError> {
         let scope = self.scope;
         scope.debug("tool_pipeline_start", || {
             object(json!({"tool": execution.entry.spec().name, "job_id": execution.job_id, "arguments": execution.args}))
         });
-        let outcome = attempt(scope, &execution).await.map(|outcome| Arc::new(outcome.with_message(&scope.texts)));
+        let attempted = attempt(scope, &execution).await;
         scope.running.forget_call(execution.job_id);
-        (at, outcome, Some(leader))
+        let (outcome, usage) = attempted?;
+        Ok(Completed { at, outcome: Arc::new(outcome.with_message(&scope.texts)), leader: Some(leader), usage })
     }
 
-    async fn follow(&self, at: usize, job_id: Uuid, follower: Follower) -> Completed {
-        let outcome = self.followed_or_canceled(job_id, follower).await;
-        (at, Ok(Arc::new(outcome.unwrap_or_else(|| self.never_sent()))), None)
+    async fn follow(&self, at: usize, job_id: Uuid, follower: Follower) -> Result<Completed, StoreError> {
+        let outcome = self.followed_or_canceled(job_id, follower).await.unwrap_or_else(|| self.never_sent());
+        Ok(Completed { at, outcome: Arc::new(outcome), leader: None, usage: None })
     }
 
     /// The leader's outcome, or a canceled one; `None` when the leader left without an outcome.

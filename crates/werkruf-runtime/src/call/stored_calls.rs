@@ -9,6 +9,7 @@ use super::approval::stage_approval;
 use super::batch::{CallBatch, CallPlan, HistorySlot, PendingApproval, PreparedCall, awaits_approval};
 use super::in_flight::Role;
 use super::outcome::{CallOutcome, interrupted};
+use super::tool_usage::lost_attempt;
 
 /// A stored call that needs an outcome or a result message.
 pub(crate) struct StoredCall<'a> {
@@ -99,6 +100,9 @@ impl CallBatch<'_> {
         failure.message = scope.texts.text("call-interrupted", &[]);
         let error = serde_json::to_string(&failure.into_detail(row.attempt)).unwrap_or_default();
         let (id, attempt) = (row.id, row.attempt);
+        if let Some(usage) = lost_attempt(scope, row) {
+            scope.journal.stage(usage);
+        }
         scope.journal.stage(CallRetry {
             id,
             attempt,

@@ -158,7 +158,7 @@ impl ModelAccess {
                     Delta::Text(text) => received.push_str(&text),
                     Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
                     Delta::Done(answer) => {
-                        sending.answered(&answer, self.trace());
+                        sending.complete(&answer, self.trace());
                         return Ok(*answer);
                     }
                 }
@@ -195,6 +195,7 @@ impl ModelAccess {
         match admission.search_web(web_search, &request, deadline).await {
             Ok(answer) => {
                 sending.identify(answer.request_id.as_deref());
+                sending.searched(answer.charged_searches);
                 let model = answer.model.unwrap_or_else(|| web_search.model().to_owned());
                 let settlement = Settlement::Answered { usage: answer.usage, text: &answer.text, model: Some(&model) };
                 self.settle(&meter, (&sending, reserved), &settlement).await;

@@ -1,6 +1,7 @@
 //! What a request used: one usage row per request that was sent, also for requests that failed.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use jiff::Timestamp;
 use werkruf_contract::{Clock, Uuid};
@@ -25,6 +26,8 @@ pub(crate) struct Sending {
     started_at: OnceLock<Timestamp>,
     /// The id that the provider gave it.
     request_id: OnceLock<String>,
+    /// The web searches that the provider has run for it.
+    searches: AtomicU32,
     response: OnceLock<Response>,
 }
 
@@ -53,9 +56,10 @@ impl Sending {
         self.started_at.get().is_some()
     }
 
-    /// The answer is complete.
-    pub(crate) fn answered(&self, answer: &Answer, trace: Option<&TurnTrace>) {
+    /// What a whole answer says of its request.
+    pub(crate) fn complete(&self, answer: &Answer, trace: Option<&TurnTrace>) {
         self.identify(answer.response_id.as_deref());
+        self.searched(answer.searches());
         if let Some(trace) = trace.filter(|trace| trace.is_on()) {
             let calls = if trace.captures_content() { answer.calls.clone() } else { Vec::new() };
             let (id, finish) = (answer.response_id.clone(), answer.finish.clone());
@@ -73,6 +77,10 @@ impl Sending {
 
     pub(super) fn response(&self) -> Option<&Response> {
         self.response.get()
+    }
+
+    pub(crate) fn searched(&self, searches: u32) {
+        self.searches.store(searches, Ordering::Relaxed);
     }
 
     /// The first id counts: the head of the response comes before its body.
@@ -131,7 +139,7 @@ impl Meter<'_> {
         if let Settlement::Failed { error, .. } = settlement {
             sending.identify(error.request_id.as_deref());
         }
-        let row = self.tokens(settlement)?;
+        let row = self.tokens(settlement, sending.searches.load(Ordering::Relaxed))?;
         let started_at = sending.started_at.get().copied();
         Some(NewUsage {
             request_id: sending.request_id.get().cloned(),
@@ -141,31 +149,33 @@ impl Meter<'_> {
         })
     }
 
-    fn tokens(&self, settlement: &Settlement<'_>) -> Option<NewUsage> {
+    fn tokens(&self, settlement: &Settlement<'_>, searches: u32) -> Option<NewUsage> {
         match settlement {
-            Settlement::Answered { usage: Some(usage), model, .. } => Some(self.row(*usage, false, *model)),
-            Settlement::Answered { usage: None, text, model } => Some(self.estimate(text, *model)),
-            Settlement::Aborted { received } => Some(self.estimate(received, None)),
-            Settlement::Failed { error, received } => match error.fault {
-                ModelFault::Connect => None,
+            Settlement::Answered { usage: Some(usage), model, .. } => Some(self.row((*usage, searches), false, *model)),
+            Settlement::Answered { usage: None, text, model } => Some(self.estimate((text, searches), *model)),
+            Settlement::Aborted { received } => Some(self.estimate((received, searches), None)),
+            Settlement::Failed { error, received } => match (error.fault, error.usage) {
+                (ModelFault::Connect, _) => None,
+                // The provider counted although it failed.
+                (_, Some(usage)) => Some(self.row((usage, searches), false, None)),
                 // Refused before it was read: sent, but it cost nothing.
-                ModelFault::Refused { .. } => Some(self.row(TokenUsage::default(), false, None)),
-                ModelFault::FirstByte | ModelFault::Idle | ModelFault::Incomplete | ModelFault::Protocol => {
-                    Some(self.estimate(received, None))
+                (ModelFault::Refused { .. }, None) if received.is_empty() && searches == 0 => {
+                    Some(self.row((TokenUsage::default(), 0), false, None))
                 }
+                (_, None) => Some(self.estimate((received, searches), None)),
             },
         }
     }
 
     /// A row with estimated tokens, and flagged as such.
-    fn estimate(&self, received: &str, model: Option<&str>) -> NewUsage {
+    fn estimate(&self, (received, searches): (&str, u32), model: Option<&str>) -> NewUsage {
         let tokens = |bytes: usize| i64::try_from(estimated_tokens(bytes)).unwrap_or(i64::MAX);
         let (input_tokens, output_tokens) = (tokens(self.sent_bytes), tokens(received.len()));
         let total_tokens = input_tokens.saturating_add(output_tokens);
-        self.row(TokenUsage { input_tokens, output_tokens, total_tokens, ..TokenUsage::default() }, true, model)
+        self.row((TokenUsage { input_tokens, output_tokens, total_tokens, ..TokenUsage::default() }, searches), true, model)
     }
 
-    fn row(&self, tokens: TokenUsage, estimated: bool, model: Option<&str>) -> NewUsage {
+    fn row(&self, (tokens, searches): (TokenUsage, u32), estimated: bool, model: Option<&str>) -> NewUsage {
         let model = model.unwrap_or(self.model);
         NewUsage {
             call_id: self.call_id,
@@ -177,7 +187,7 @@ impl Meter<'_> {
             tokens_reasoning: tokens.reasoning_tokens.max(0),
             tokens_total: tokens.total_tokens.max(0),
             estimated,
-            cost_nano_usd: self.prices.cost(model, tokens),
+            cost_nano_usd: self.prices.cost_with_searches(model, tokens, searches),
             ..NewUsage::new(self.clock.new_id(), self.provider, model, self.operation)
         }
     }

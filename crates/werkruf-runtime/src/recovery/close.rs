@@ -4,7 +4,7 @@ use werkruf_contract::{CallStatus, ErrorCode, Texts, ToolErrorType, TurnError, T
 use werkruf_store::{NewMessage, Replacement, StoreError};
 
 use super::leftover::Leftover;
-use crate::call::{CallOutcome, StoredCall, TurnScope, canceled, interrupted, log_turn, stage_outcome};
+use crate::call::{CallOutcome, StoredCall, TurnScope, canceled, interrupted, log_turn, lost_attempt, stage_outcome};
 use crate::journal::{Change, CommitPoint};
 use crate::turn::{NOT_ANSWERED, abort_item, canceled_error, fail, unknown_user_error};
 
@@ -93,6 +93,11 @@ impl Leftover {
                 CallOutcome::stored(&row)
             } else {
                 let failure = if status == CallStatus::Canceled { canceled() } else { interrupted() };
+                if row.status == CallStatus::Running
+                    && let Some(usage) = lost_attempt(scope, &row)
+                {
+                    scope.journal.stage(usage);
+                }
                 let failure = if row.status == CallStatus::Running { failure.may_have_happened() } else { failure.nothing_happened() };
                 CallOutcome::failed(failure, status, row.effect, row.attempt, scope.clock.now()).with_message(&scope.texts)
             };

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use werkruf_contract::{CallStatus, ClientCall, TurnStatus};
-use werkruf_llm::HistoryCall;
+use werkruf_contract::{CallKind, CallStatus, ClientCall, TurnStatus};
+use werkruf_llm::{HistoryCall, is_search_action};
 use werkruf_store::{ApprovalRow, CallRow, MessageRow, TurnRow};
 
 use crate::call::{CallOutcome, FinishedCall, HistorySlot, StoredCall};
@@ -80,6 +80,12 @@ impl Leftover {
     /// The provider's own calls that were open when the answer broke off.
     pub(super) fn open_provider_items(&self) -> impl Iterator<Item = &CallRow> {
         self.calls.iter().filter(|row| is_provider_run(row) && !row.status.is_terminal())
+    }
+
+    /// The web searches that the provider had begun for the answer that broke off.
+    pub(super) fn begun_searches(&self) -> u32 {
+        let open = self.calls.iter().filter(|row| is_provider_run(row) && row.kind == CallKind::WebSearch && row.step > self.turn.step);
+        u32::try_from(open.filter(|row| is_search_action(row.raw_arguments.as_deref())).count()).unwrap_or(u32::MAX)
     }
 
     /// The text of the turn's answers so far.

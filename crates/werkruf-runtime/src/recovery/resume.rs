@@ -44,7 +44,7 @@ fn add_lost_request(turn: &mut Turn, left: &Leftover) {
         let sizes: Vec<u64> = messages.iter().map(estimated).collect();
         messages.drain(..first_within(messages, &sizes, window));
     }
-    if let Some(row) = request.lost() {
+    if let Some(row) = request.lost(left.begun_searches()) {
         turn.scope.count_usage(&row);
         turn.scope.journal.stage(row);
     }

@@ -1,10 +1,11 @@
 //! One model request of a turn: sent at most three times, each send metered, text published as it arrives.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures_util::StreamExt;
 use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, Texts, ToolContext, ToolErrorType, TurnError};
-use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest};
+use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, ProviderItem};
 use werkruf_store::{NewUsage, crash};
 
 use super::history::text_bytes;
@@ -28,6 +29,20 @@ pub(crate) struct TurnRequest<'a> {
 struct Received<'a> {
     text: String,
     items: &'a mut ProviderItems,
+    /// The output indexes of web searches.
+    searches: BTreeSet<u32>,
+}
+
+impl Received<'_> {
+    /// Counts a web search as soon as it starts. What a call of this type does is known when it ends.
+    fn note(&mut self, item: &ProviderItem, sending: &Sending) {
+        if item.is_search() {
+            self.searches.insert(item.output_index);
+        } else {
+            self.searches.remove(&item.output_index);
+        }
+        sending.searched(u32::try_from(self.searches.len()).unwrap_or(u32::MAX));
+    }
 }
 
 impl TurnRequest<'_> {
@@ -53,11 +68,11 @@ impl TurnRequest<'_> {
                     return Err(stop);
                 }
             };
-            let mut received = Received { text: String::new(), items: &mut *items };
+            let mut received = Received { text: String::new(), items: &mut *items, searches: BTreeSet::new() };
             let error = match opened {
-                Ok((stream, _admission)) => match self.receive(stream, &mut received).await {
+                Ok((stream, _admission)) => match self.receive(stream, &sending, &mut received).await {
                     Ok(Ok(answer)) => {
-                        sending.answered(&answer, Some(&self.scope.trace));
+                        sending.complete(&answer, Some(&self.scope.trace));
                         self.record(usage, self.settle(&sending, &answered(&answer)));
                         return Ok(answer);
                     }
@@ -100,7 +115,7 @@ impl TurnRequest<'_> {
         };
         match self.in_time(receiving).await {
             Ok(Ok(answer)) => {
-                sending.answered(&answer, Some(&self.scope.trace));
+                sending.complete(&answer, Some(&self.scope.trace));
                 self.record(usage, self.settle(&sending, &answered(&answer)));
                 Ok(Some(answer.text))
             }
@@ -131,7 +146,12 @@ impl TurnRequest<'_> {
 
     /// Publishes the answer as it arrives. Calls that the provider runs itself are durable before clients learn of them, so those commits
     /// are never interrupted.
-    async fn receive(&self, mut stream: AnswerStream, received: &mut Received<'_>) -> Result<Result<Answer, ModelError>, Stop> {
+    async fn receive(
+        &self,
+        mut stream: AnswerStream,
+        sending: &Sending,
+        received: &mut Received<'_>,
+    ) -> Result<Result<Answer, ModelError>, Stop> {
         let journal = &self.scope.journal;
         let mut canceled = pin!(self.scope.running.canceled());
         let mut late = pin!(tokio::time::sleep_until(self.deadline.instant().into()));
@@ -150,6 +170,7 @@ impl TurnRequest<'_> {
                     crash::point("mid_stream");
                 }
                 Some(Ok(Delta::ItemStarted(item))) => {
+                    received.note(&item, sending);
                     // Items beyond the limit are not announced; they are still recorded with the answer.
                     if received.items.len() < self.scope.limits.calls_per_step
                         && received.items.start(self.scope, step, self.context, &item)
@@ -158,6 +179,7 @@ impl TurnRequest<'_> {
                     }
                 }
                 Some(Ok(Delta::ItemFinished(item))) => {
+                    received.note(&item, sending);
                     if received.items.finish(self.scope, &item) {
                         journal.commit(CommitPoint::ProviderItem).await?;
                     }
@@ -185,7 +207,7 @@ impl TurnRequest<'_> {
 
     /// Abandons an answer. Published text is reset before the next send. Calls that the provider ran keep their rows, in a step of their own.
     async fn abandon(&self, received: Received<'_>) -> Result<(), Stop> {
-        let Received { text, items } = received;
+        let Received { text, items, .. } = received;
         if text.is_empty() && items.is_empty() {
             return Ok(());
         }
@@ -231,9 +253,12 @@ impl TurnRequest<'_> {
         self.settle(sending, &Settlement::Failed { error, received })
     }
 
-    /// The usage row of a request that may have been sent by an earlier process. When that was is not known.
-    pub(crate) fn lost(&self) -> Option<NewUsage> {
-        self.meter().usage(&Sending::default(), &Settlement::Aborted { received: "" })
+    /// The usage row of a request that may have been sent by an earlier process, with the web searches that the provider had begun. When that was is not
+    /// known.
+    pub(crate) fn lost(&self, searches: u32) -> Option<NewUsage> {
+        let sending = Sending::default();
+        sending.searched(searches);
+        self.meter().usage(&sending, &Settlement::Aborted { received: "" })
     }
 
     fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {

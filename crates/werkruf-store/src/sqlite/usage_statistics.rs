@@ -72,7 +72,7 @@ fn sums(c: &Connection, query: &UsageQuery) -> Result<Vec<UsageSum>, StoreError>
         Stamp::from(tail.0),
         Stamp::from(tail.1),
     ];
-    let sql = sums_sql(query.group_by, '?', "substr(created_at, 1, 10)");
+    let sql = sums_sql(query.group_by, '?', ("substr(created_at, 1, 10)", "key"));
     let mut rows = all(&mut *c.prepare_cached(&sql)?, values, sum)?;
     sort(&mut rows, query.group_by);
     Ok(rows)
@@ -137,8 +137,7 @@ fn add_sql(condition: &str) -> String {
          SELECT tenant_id, substr(created_at, 1, 10), user_id, model, coalesce(tool_name, ''), 0, count(*), sum(tokens_prompt), sum(tokens_cached),
            sum(tokens_completion), sum(tokens_reasoning), sum(tokens_total), coalesce(sum(cost_nano_usd), 0), count(*) - count(cost_nano_usd),
            sum(estimated)
-         FROM api_usage WHERE {condition} AND NOT EXISTS (SELECT 1 FROM usage_daily AS known WHERE known.tenant_id = api_usage.tenant_id
-           AND known.day = substr(api_usage.created_at, 1, 10) AND known.complete)
+         FROM api_usage WHERE {condition}
          GROUP BY 1, 2, 3, 4, 5
          ON CONFLICT (tenant_id, day, user_id, model, tool_name) DO UPDATE SET calls = calls + excluded.calls,
            tokens_prompt = tokens_prompt + excluded.tokens_prompt, tokens_cached = tokens_cached + excluded.tokens_cached,
@@ -150,6 +149,10 @@ fn add_sql(condition: &str) -> String {
 
 fn roll_up(c: &Connection, tenant_id: Uuid, day: Date) -> Result<(), StoreError> {
     let tenant = Id::from(tenant_id);
+    // Another run may have rolled it up since the days were listed.
+    if rolled_up(c, &tenant)?.is_some_and(|last| last >= day) {
+        return Ok(());
+    }
     let end = day.tomorrow().map_or(Timestamp::MAX, start_of);
     let sql = add_sql("tenant_id = ?1 AND created_at >= ?2 AND created_at < ?3");
     c.prepare_cached(&sql)?.execute(params![tenant, Stamp::from(start_of(day)), Stamp::from(end)])?;
@@ -157,9 +160,13 @@ fn roll_up(c: &Connection, tenant_id: Uuid, day: Date) -> Result<(), StoreError>
     Ok(())
 }
 
+/// One row, unless its day is complete and has it already.
+const IN_OPEN_DAY: &str = "id = ?1 AND NOT EXISTS (SELECT 1 FROM usage_daily AS known WHERE known.tenant_id = api_usage.tenant_id
+    AND known.day = substr(api_usage.created_at, 1, 10) AND known.complete)";
+
 /// Deletes a row. What it used stays in the sums of its day. Returns whether there was such a row.
 pub(super) fn delete_summed(c: &Connection, id: Uuid) -> Result<bool, StoreError> {
     let id = Id::from(id);
-    c.prepare_cached(&add_sql("id = ?1"))?.execute(params![id])?;
+    c.prepare_cached(&add_sql(IN_OPEN_DAY))?.execute(params![id])?;
     Ok(c.prepare_cached("DELETE FROM api_usage WHERE id = ?1")?.execute(params![id])? > 0)
 }

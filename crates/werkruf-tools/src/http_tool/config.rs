@@ -13,6 +13,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Effect, Need, Shape, Trust};
 use werkruf_llm::Egress;
+use werkruf_llm::prices::Price;
 
 /// Headers that the server sets itself. A second value would make the request ambiguous.
 const RESERVED_HEADERS: [&str; 9] = [
@@ -80,6 +81,9 @@ pub struct HttpToolConfig {
     /// Whether the arguments leave the company. After untrusted content such a call needs an approval.
     #[serde(default)]
     pub external: bool,
+    /// What one attempt of a call costs, in US dollars as decimal text; without it attempts have no usage row.
+    #[serde(default, skip_serializing)]
+    pub price_usd: Option<String>,
     /// The largest response, measured after decompression.
     #[serde(default = "one_mebibyte")]
     pub max_response_bytes: u64,
@@ -158,6 +162,7 @@ impl HttpToolConfig {
             self.effect().err(),
             self.need().err(),
             self.answers_directly().err(),
+            self.price_nano_usd().err(),
         ];
         self.plain_faults().into_iter().chain(parsed.into_iter().flatten()).collect()
     }
@@ -215,6 +220,14 @@ impl HttpToolConfig {
             "GET" => Ok(Method::GET),
             other => Err(ConfigFault::new("/method", format!("`{other}` is not supported; write POST, PUT, PATCH, DELETE or GET"))),
         }
+    }
+
+    /// The price of one attempt in nano-dollars.
+    pub(super) fn price_nano_usd(&self) -> Result<Option<i64>, ConfigFault> {
+        let Some(text) = &self.price_usd else { return Ok(None) };
+        let price = Price::parse(text).and_then(Price::nano_dollars);
+        let wrong = || ConfigFault::new("/price_usd", format!("`{text}` is no price; write US dollars per call as text, such as \"0.01\""));
+        price.map(Some).ok_or_else(wrong)
     }
 
     pub(super) fn answers_directly(&self) -> Result<bool, ConfigFault> {
@@ -311,7 +324,7 @@ impl HttpToolConfig {
         Ok((schema, shape))
     }
 
-    /// Identifies this declaration, so that results of a different declaration are never reused.
+    /// Identifies this declaration, so that results of a different declaration are never reused. Another price is no reason, so it is left out.
     pub(super) fn digest(&self) -> String {
         // A declaration has only texts and numbers, which always serialize.
         werkruf_contract::hex(&Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))

@@ -90,6 +90,8 @@ fn every_fault_names_its_field_and_a_remedy() {
         ("method", json!("FETCH"), "/method", "POST"),
         ("method", json!("post"), "/method", "POST"),
         ("answer", json!("model"), "/answer", "\"direct\""),
+        ("price_usd", json!("one cent"), "/price_usd", "\"0.01\""),
+        ("price_usd", json!("-1"), "/price_usd", "per call"),
         ("permission", json!("requests:write"), "/permission", "entity:entity_type:access"),
         ("permission", json!("a:b:own"), "/permission", "read, write or both"),
         ("permission", Value::Null, "/permission", "\"none\""),

@@ -40,6 +40,7 @@ impl HttpTool {
         let timeout = Duration::from_millis(config.timeout_ms.unwrap_or(config::DEFAULT_TIMEOUT_MS));
         let spec = ToolSpec {
             permission: config.need()?,
+            price_nano_usd: config.price_nano_usd()?,
             timeout: Some(timeout),
             attempts: config.attempts,
             reuse: config.reuse_s.map(Duration::from_secs),

@@ -54,7 +54,7 @@ struct SumView {
     tokens_total: i64,
     /// In billionths of a US dollar, without the unpriced calls.
     cost_nano_usd: i64,
-    /// Calls to models without a price.
+    /// Calls whose price is unknown.
     unpriced_calls: i64,
     /// Calls whose tokens are estimated, because the provider did not report them.
     estimated_calls: i64,
@@ -79,7 +79,7 @@ impl From<&UsageSum> for SumView {
 #[derive(Serialize, ToSchema)]
 #[schema(as = UsageRow)]
 struct RowView {
-    /// The day, month, model, tool or user; null for calls without tool or user.
+    /// The day, month, model, tool or user; null for calls without one.
     key: Option<String>,
     #[serde(flatten)]
     sum: SumView,
@@ -131,7 +131,7 @@ struct RequestQuery {
     limit: Option<String>,
 }
 
-/// One request to a model provider.
+/// One request to a model provider, or one attempt of a tool with a price.
 #[derive(Serialize, ToSchema)]
 #[schema(as = UsageRequest)]
 struct RequestView {
@@ -151,7 +151,7 @@ struct RequestView {
     tokens_cached: i64,
     tokens_completion: i64,
     estimated: bool,
-    /// Null for a model without a price.
+    /// Null where a price is unknown.
     cost_nano_usd: Option<i64>,
 }
 
@@ -182,7 +182,7 @@ struct UsageRequestList {
     next_after: Option<Uuid>,
 }
 
-/// The requests of the tenant to model providers, oldest first, as far as retention keeps them.
+/// The requests of the tenant to model providers and its priced tools, oldest first, as far as retention keeps them.
 #[utoipa::path(get, path = "/api/usage/requests", operation_id = "list_usage_requests", tag = "usage", params(RequestQuery),
     responses((status = 200, body = UsageRequestList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn usage_requests(

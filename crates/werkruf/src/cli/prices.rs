@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use werkruf_llm::prices::{ModelPrice, Rates};
+use werkruf_llm::prices::{ModelPrice, Price, Rates};
 
 use super::{Outcome, Session, print};
 
@@ -31,22 +31,23 @@ fn list(session: &Session) -> Outcome {
     let prices = session.config()?.prices;
     if session.globals.json {
         let models: Vec<Value> = prices.models().map(|(name, price)| line(name, price)).collect();
-        print::json(&json!({"currency": "USD", "unit": "US dollars per 1,000,000 tokens", "models": models}));
+        print::json(&json!({"currency": "USD", "unit": "US dollars per 1,000,000 tokens, and per web search", "models": models}));
         return Ok(ExitCode::SUCCESS);
     }
     let rows = prices.models().flat_map(|(name, price)| {
         let above = price.above_272k.as_ref().map(|rates| row(&format!("{name} (over 272k)"), rates, price));
         [Some(row(name, &price.rates, price)), above].into_iter().flatten()
     });
-    print::table(&["MODEL", "INPUT", "CACHED", "OUTPUT", "FROM"], rows.collect());
-    print::line("US dollars per million tokens; usage of a model that is not listed is recorded without a cost.");
+    print::table(&["MODEL", "INPUT", "CACHED", "OUTPUT", "SEARCH", "FROM"], rows.collect());
+    print::line("US dollars per million tokens, and per web search; usage of a model that is not listed is recorded without a cost.");
     Ok(ExitCode::SUCCESS)
 }
 
 fn row(name: &str, rates: &Rates, price: &ModelPrice) -> Vec<String> {
-    let cached = rates.cached_input.map_or_else(|| "-".to_owned(), |price| price.to_string());
+    let or_dash = |price: Option<Price>| price.map_or_else(|| "-".to_owned(), |price| price.to_string());
+    let (cached, search) = (or_dash(rates.cached_input), or_dash(price.search));
     let source = print::field(&json!({"source": price.source}), "source").replace('_', "-");
-    vec![name.to_owned(), rates.input.to_string(), cached, rates.output.to_string(), source]
+    vec![name.to_owned(), rates.input.to_string(), cached, rates.output.to_string(), search, source]
 }
 
 fn line(name: &str, price: &ModelPrice) -> Value {
@@ -59,6 +60,7 @@ fn line(name: &str, price: &ModelPrice) -> Value {
         "mode": price.mode,
         "usd_per_million": rates(&price.rates),
         "usd_per_million_above_272k": price.above_272k.as_ref().map(rates),
+        "search_usd_per_query": price.search.map(|price| price.to_string()),
         "source": price.source,
     })
 }

@@ -135,6 +135,7 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # # tenants = ["demo"]                 # only these tenants have the tool
 # # trust = "untrusted"                # strangers may write what it returns
 # # external = true                    # its arguments leave the company
+# # price_usd = "0.01"                 # what one call costs; each attempt then has a usage row
 # # headers = { Authorization = "Bearer ${ORDERS_TOKEN}" }
 # # secret_env = "ORDERS_SIGNING_SECRET"
 # # answer = "direct"

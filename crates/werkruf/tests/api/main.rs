@@ -100,6 +100,8 @@ mod traces;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]
+mod usage_costs;
+#[cfg(test)]
 mod webhooks;
 #[cfg(test)]
 mod whatsapp;

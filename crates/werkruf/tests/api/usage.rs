@@ -1,8 +1,13 @@
 //! Usage rows and their sums through the API.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Reply, call};
+use werkruf_contract::Clock;
 
 use crate::support::{TestServer, body, refusal};
 
@@ -20,6 +25,10 @@ async fn turn(server: &TestServer) {
         let turn = body(server.chat(3, json!({"message": "Which colour?"})).await).await;
         assert_eq!(turn["message"]["content"], answer, "{turn}");
     }
+}
+
+fn time(text: &str) -> Timestamp {
+    text.parse().unwrap()
 }
 
 async fn get(server: &TestServer, path: &str) -> Value {
@@ -91,6 +100,49 @@ async fn usage_is_summed_for_the_tenant_and_for_a_person() {
     for query in ["group_by=hour", "from=yesterday", "to=2026-13-01", "from=2026-02-01&to=2026-02-01", "from=2026-02-01T00:00:00"] {
         let refused = server.operator(Method::GET, &format!("/api/usage?{query}")).send().await.unwrap();
         assert_eq!(refusal(refused).await, (400, "invalid_request".to_owned()), "{query}");
+    }
+}
+
+/// At midnight after the end of February: the first turn belongs to the new day, and `to` leaves it out.
+#[tokio::test]
+async fn sums_are_exact_and_the_end_is_exclusive() {
+    let seconds = Arc::new(AtomicI64::new(time("2026-02-28T23:59:59Z").as_second()));
+    let read = Arc::clone(&seconds);
+    let clock = Clock::driven(move || Timestamp::from_second(read.load(Ordering::SeqCst)).unwrap(), 11);
+    let folder = tempfile::tempdir().unwrap();
+    let models = json!({"models": [
+        {"model": "gpt-5", "usd_per_million": {"input": "0.0005", "output": "0"}},
+        {"model": "gpt-4o", "usd_per_million": {"input": "0.0004999", "output": "123456.789"}},
+    ]});
+    std::fs::write(folder.path().join("prices.json"), models.to_string()).unwrap();
+    let file = "prices = 'prices.json'\n[[assistants]]\nname = 'other'\nmodel = 'gpt-4o'\n[workspace]\n[ask_gpt]\n";
+    let server = TestServer::open_at(file, &[("OPENAI_MODEL", "gpt-5")], folder, Some(clock)).await;
+    server.model.script(vec![Reply::text("One.").usage(1, 0), Reply::text("Two.").usage(3, 0), Reply::text("Three.").usage(1, 1)]);
+    body(server.chat(3, json!({"message": "one"})).await).await;
+    seconds.fetch_add(1, Ordering::SeqCst);
+    body(server.chat(3, json!({"message": "two"})).await).await;
+    body(server.chat(1, json!({"message": "three", "assistant": "other"})).await).await;
+    // 0.5 and 1.5 nano-dollars are one and two; 123,456,789.4999 are rounded down.
+    let dear = 123_456_789_i64;
+    let found = async |query: &str| {
+        let sums = get(&server, &format!("/api/usage?{query}")).await;
+        let row = |row: &Value| (row["key"].clone(), row["calls"].as_i64().unwrap(), row["cost_nano_usd"].as_i64().unwrap());
+        sums["rows"].as_array().unwrap().iter().map(row).collect::<Vec<_>>()
+    };
+    let both = "from=2026-02-01&to=2026-03-02";
+    let day = |day: &str, calls: i64, cost: i64| (json!(day), calls, cost);
+    assert_eq!(found(&format!("group_by=day&{both}")).await, [day("2026-02-28", 1, 1), day("2026-03-01", 2, 2 + dear)]);
+    assert_eq!(found(&format!("group_by=month&{both}")).await, [day("2026-02", 1, 1), day("2026-03", 2, 2 + dear)]);
+    assert_eq!(found(&format!("group_by=model&{both}")).await, [day("gpt-4o", 1, dear), day("gpt-5", 2, 3)], "by cost");
+    assert_eq!(found(&format!("group_by=user&{both}")).await, [day("1", 1, dear), day("3", 2, 3)]);
+    assert_eq!(found(&format!("group_by=tool&{both}")).await, [(Value::Null, 3, 3 + dear)]);
+    for (span, calls) in [
+        ("from=2026-02-28&to=2026-03-01", 1),
+        ("from=2026-03-01&to=2026-03-02", 2),
+        ("from=2026-02-28T23:59:59Z&to=2026-03-01T00:00:00Z", 1),
+        ("from=2026-02-28T23:59:59.001Z&to=2026-03-01T00:00:00.001Z", 2),
+    ] {
+        assert_eq!(get(&server, &format!("/api/usage?{span}")).await["total"]["calls"], calls, "{span}");
     }
 }
 

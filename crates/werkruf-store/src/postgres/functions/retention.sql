@@ -285,7 +285,9 @@ BEGIN
     IF dry_run THEN
       deleted_rows := deleted_rows + 1;
     ELSE
-      PERFORM add_usage(key.tenant_id, key.created_at, key.created_at + interval '1 second', key.id);
+      IF NOT EXISTS (SELECT 1 FROM usage_daily WHERE usage_daily.tenant_id = key.tenant_id AND day = utc_day(key.created_at) AND complete) THEN
+        PERFORM add_usage(key.tenant_id, key.created_at, key.created_at + interval '1 second', key.id);
+      END IF;
       DELETE FROM api_usage WHERE tenant_id = key.tenant_id AND id = key.id;
       IF FOUND THEN deleted_rows := deleted_rows + 1; END IF;
     END IF;

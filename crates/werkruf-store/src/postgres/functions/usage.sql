@@ -9,15 +9,14 @@ CREATE OR REPLACE FUNCTION lock_usage_days() RETURNS void LANGUAGE sql AS $$
   SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || '.usage_daily', 0))
 $$;
 
--- Adds the usage rows of a time to the sums of their day, or one of them.
+-- Adds the usage rows of a time inside a day to the sums of that day, or one of them. The caller knows that the day is not complete.
 CREATE OR REPLACE FUNCTION add_usage(the_tenant uuid, first_time timestamptz, end_time timestamptz, the_row uuid) RETURNS void LANGUAGE sql AS $$
   INSERT INTO usage_daily (tenant_id, day, user_id, model, tool_name, complete, calls, tokens_prompt, tokens_cached, tokens_completion,
     tokens_reasoning, tokens_total, cost_nano_usd, unpriced_calls, estimated_calls)
-  SELECT tenant_id, utc_day(created_at), user_id, model, coalesce(tool_name, ''), false, count(*), sum(tokens_prompt), sum(tokens_cached),
+  SELECT tenant_id, utc_day(first_time), user_id, model, coalesce(tool_name, ''), false, count(*), sum(tokens_prompt), sum(tokens_cached),
     sum(tokens_completion), sum(tokens_reasoning), sum(tokens_total), coalesce(sum(cost_nano_usd), 0), count(*) - count(cost_nano_usd),
     count(*) FILTER (WHERE estimated)
   FROM api_usage WHERE tenant_id = the_tenant AND created_at >= first_time AND created_at < end_time AND (the_row IS NULL OR id = the_row)
-    AND NOT EXISTS (SELECT 1 FROM usage_daily AS known WHERE known.tenant_id = the_tenant AND known.day = utc_day(created_at) AND known.complete)
   GROUP BY 1, 2, 3, 4, 5
   ON CONFLICT (tenant_id, day, user_id, model, tool_name) DO UPDATE SET calls = usage_daily.calls + excluded.calls,
     tokens_prompt = usage_daily.tokens_prompt + excluded.tokens_prompt, tokens_cached = usage_daily.tokens_cached + excluded.tokens_cached,

@@ -24,6 +24,7 @@ struct Stored {
     request_id: Option<String>,
     at: Timestamp,
     model: String,
+    operation: String,
     tokens_prompt: i64,
     tokens_cached: i64,
     tokens_completion: i64,
@@ -90,7 +91,8 @@ async fn requests(backend: &Backend, from: Timestamp, to: Timestamp) -> Result<V
         let mut answer = backend.get(&path).await?;
         let page: Vec<Stored> =
             serde_json::from_value(answer["requests"].take()).map_err(|error| CliError::refused("unreadable", error.to_string()))?;
-        stored.extend(page);
+        // Calls of tools with a price are no requests to a model provider.
+        stored.extend(page.into_iter().filter(|row| row.operation != "tool"));
         match answer["next_after"].as_str() {
             Some(next) => after = format!("&after={next}"),
             None => return Ok(stored),
