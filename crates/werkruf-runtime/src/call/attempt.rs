@@ -140,7 +140,7 @@ fn models(scope: &Arc<TurnScope>, job_id: Uuid, tool: &ToolSpec) -> Arc<dyn Mode
     let accounts = ModelAccounts { prices: Arc::clone(&scope.setup.prices), ..scope.models.clone() };
     let journal = Arc::clone(scope);
     let stage = Arc::new(move |usage: NewUsage| journal.journal.stage(usage));
-    let call = ToolCall { id: job_id, tool: tool.name.to_string(), stage };
+    let call = ToolCall { id: job_id, tool: tool.name.to_string(), stage, trace: scope.trace.clone() };
     Arc::new(ModelAccess::for_call(accounts, owner, call, scope.caller.key_id))
 }
 

@@ -17,6 +17,7 @@ use werkruf_store::{NewUsage, UsageOwner, UsageRows};
 use super::gate::ModelGate;
 use super::usage::{Meter, Sending, Settlement};
 use crate::metrics::Metrics;
+use crate::trace::TurnTrace;
 
 /// Takes the usage rows of requests that belong to a turn.
 type StageUsage = Arc<dyn Fn(NewUsage) + Send + Sync>;
@@ -39,6 +40,7 @@ pub(crate) struct ToolCall {
     pub(crate) tool: String,
     /// Adds a usage row to the turn's journal.
     pub(crate) stage: StageUsage,
+    pub(crate) trace: TurnTrace,
 }
 
 /// Access to models in the name of one user.
@@ -86,7 +88,22 @@ impl ModelAccess {
             prices: &self.accounts.prices,
             clock: &self.accounts.clock,
             metrics: &self.accounts.metrics,
+            trace: self.trace(),
+            input: None,
         }
+    }
+
+    fn trace(&self) -> Option<&TurnTrace> {
+        self.call.as_ref().map(|call| &call.trace)
+    }
+
+    /// A meter whose span shows the request, where spans show content.
+    fn text_meter<'a>(&'a self, provider: &'a str, model: &'a str, request: &TextRequest) -> Meter<'a> {
+        let input = self.trace().and_then(|trace| {
+            let system = trace.content(|content| vec![content.part(&request.system)].into())?;
+            Some((system, trace.content(|content| content.texts(request.messages.iter().map(String::as_str)))?))
+        });
+        Meter { input, ..self.meter(provider, model, "ask_gpt", bytes(request)) }
     }
 
     /// Writes a row by itself. A failed write is logged; it must not cost the answer.
@@ -133,7 +150,7 @@ impl ModelAccess {
         if !provider.writes_text() {
             return Err(NoModels::not_configured());
         }
-        let meter = self.meter(provider.name(), provider.default_model(), "ask_gpt", bytes(&request));
+        let meter = self.text_meter(provider.name(), provider.default_model(), &request);
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
         let (sending, reserved) = self.reserve(&meter).await;
         let mut received = String::new();
@@ -145,7 +162,7 @@ impl ModelAccess {
                     Delta::Text(text) => received.push_str(&text),
                     Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
                     Delta::Done(answer) => {
-                        sending.complete(&answer);
+                        sending.complete(&answer, self.trace());
                         return Ok(*answer);
                     }
                 }
@@ -173,7 +190,7 @@ impl ModelAccess {
     async fn request_web_search(&self, request: TextRequest, deadline: Deadline) -> Result<TextAnswer, Failure> {
         let gate = &self.accounts.gate;
         let Some(web_search) = gate.web_search() else { return Err(NoModels::not_configured()) };
-        let meter = self.meter(web_search.name(), web_search.model(), "ask_gpt", bytes(&request));
+        let meter = self.text_meter(web_search.name(), web_search.model(), &request);
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
         let (sending, reserved) = self.reserve(&meter).await;
         let country = request.locale.split(['-', '_']).nth(1).filter(|code| code.len() == 2).map(str::to_ascii_uppercase);

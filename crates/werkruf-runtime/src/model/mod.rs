@@ -3,6 +3,7 @@
 mod access;
 mod gate;
 mod retry;
+mod span;
 mod usage;
 
 pub use access::ModelAccounts;

@@ -125,7 +125,7 @@ async fn open(engine: Arc<Engine>, setup: Arc<Setup>, message: InboundMessage, i
     engine.journals.publish(conversation_id, &event);
     let accepted = AcceptedTurn { conversation_id, turn_id, created, events };
     let inbound = message.inbound.as_ref().map(|channel| Arc::new(channel.inbound.clone()));
-    let turn = StoredTurn { engine, setup, message, init, registration, place, assistant, inbound };
+    let turn = StoredTurn { engine, setup, message, init, registration, place, assistant, inbound, taken_over: false };
     Ok(Opening { accepted, turn, fence, state })
 }
 

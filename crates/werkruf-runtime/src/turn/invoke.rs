@@ -22,6 +22,7 @@ use crate::stored::{StoredFinal, is_provider_run, json, output_of};
 use crate::stream::LiveEvent;
 use crate::taint::Taint;
 use crate::timer;
+use crate::trace::TracedTurn;
 
 /// A call that does not come from a chat.
 #[derive(Clone)]
@@ -142,7 +143,11 @@ async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<(Uuid, oneshot:
         let tenant_id = direct.caller.principal.tenant_id;
         let registration = engine.register(tenant_id, turn_id).ok_or(Refusal::Busy { retry_after_ms: 1000 })?;
         let running = Arc::clone(registration.running());
-        let scope = Arc::new(engine.scope(engine.setup(), direct.caller.clone(), turn_id, direct.conversation_id, running, None));
+        let mut scope = engine.scope(engine.setup(), direct.caller.clone(), turn_id, direct.conversation_id, running, None);
+        let (conversation_id, assistant) = (direct.conversation_id, direct.assistant.as_str());
+        let traced = TracedTurn { tenant_id, conversation_id, turn_id, assistant, taken_over: false };
+        scope.trace = engine.trace(&traced, Some(&direct.context), &scope.setup);
+        let scope = Arc::new(scope);
         let taint = direct_taint(engine, &direct.assistant, &direct.caller);
         let turn = DirectTurn { context: direct.context.clone(), state: Arc::new(state), taint, place, registration };
         match turn.open(engine, &scope, direct.clone()).await {
@@ -274,6 +279,7 @@ impl DirectTurn {
             }
         }
         scope.journal.commit(CommitPoint::End).await?;
+        scope.end_span(outcome.result.as_ref().err().map(|failure| failure.code.as_ref()), (None, None));
         Ok(InvokeOutcome::Done(Box::new(output_of(&finished_row(row, &outcome)))))
     }
 }
