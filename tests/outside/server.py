@@ -32,8 +32,8 @@ def until(condition, seconds=20, what="a condition"):
 
 
 def environment(model=None, env=None):
-    """The environment of a server: this process's variables without OPENAI_* and WERKRUF_*, plus the ones set here."""
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WERKRUF_"))}
+    """The environment of a server: this process's variables without OPENAI_*, WERKRUF_* and OTEL_*, plus the ones set here."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "WERKRUF_", "OTEL_"))}
     plain.update({"WERKRUF_ADMIN_KEY": ADMIN, "WERKRUF_TEST_TOOLS": "1", "WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LIMIT_TURNS_PER_MINUTE_USER": "0"})
     if model:
         plain.update({"OPENAI_BASE_URL": model.url + "/v1", "OPENAI_MODEL": "fake"})

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+/// The extra field of a context with a span, written as the header of this name. The stored context of a turn has the caller's span; the context of
+/// a running call has the call's own, where the turn is traced.
+pub const TRACEPARENT: &str = "traceparent";
+
 /// Runtime metadata of one tool call (seed 002).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(example = example(), extend("oneOf" = one_run()))]

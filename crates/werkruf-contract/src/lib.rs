@@ -25,7 +25,7 @@ pub use call::{ApprovalStatus, CallKind, CallStatus, Effect, Runner, TurnStatus}
 pub use cancel::{Cancel, Deadline};
 pub use check::{ENVELOPES, Violation, check, schema_of};
 pub use clock::Clock;
-pub use context::{Auth, ContextError, ToolContext};
+pub use context::{Auth, ContextError, TRACEPARENT, ToolContext};
 pub use error::{Failure, Happened, ToolError, ToolErrorDetail, ToolErrorMeta, ToolErrorType, TurnError};
 pub use error_code::ErrorCode;
 pub use event::{

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{BoxFuture, Cancel, Clock, Texts, Uuid};
+use werkruf_contract::{BoxFuture, Cancel, Clock, Texts, ToolContext, Uuid};
 use werkruf_store::{Approvals, ClientRequests, Cluster, Outbox, People, Records, Store, StoreError, Streams, TurnRow, Turns};
 
 use crate::arrivals::Arrivals;
@@ -23,6 +23,7 @@ use crate::request::{Caller, Refusal};
 use crate::setup::Setup;
 use crate::stream::Broadcast;
 use crate::timer;
+use crate::trace::{TracedTurn, Tracer, TurnTrace};
 
 /// What the runtime is built from.
 pub struct Services {
@@ -37,6 +38,8 @@ pub struct Services {
     pub models: ModelAccounts,
     pub clock: Clock,
     pub limits: Limits,
+    /// Makes the spans of turns.
+    pub tracer: Tracer,
 }
 
 impl Services {
@@ -54,6 +57,7 @@ impl Services {
             models,
             clock,
             limits,
+            tracer: Tracer::default(),
         }
     }
 }
@@ -228,7 +232,13 @@ impl Engine {
             spender,
             tokens: Arc::new(TurnTokens::default()),
             reservation: Mutex::default(),
+            trace: TurnTrace::default(),
         }
+    }
+
+    /// The trace of a turn. `context` is that of its request, as far as it is known.
+    pub(crate) fn trace(&self, turn: &TracedTurn<'_>, context: Option<&ToolContext>, setup: &Arc<Setup>) -> TurnTrace {
+        self.store.tracer.turn(turn, context, setup, &self.store.clock)
     }
 
     /// Who is told about a turn that does not run here.

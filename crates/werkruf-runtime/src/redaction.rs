@@ -93,6 +93,15 @@ impl Redaction {
         Cow::Owned(item)
     }
 
+    /// The beginning of a text, at most so many bytes, without secrets and without the beginning of one at its end.
+    pub(crate) fn beginning(&self, text: &str, bytes: usize) -> String {
+        let mut beginning = text[..text.floor_char_boundary(bytes)].to_owned();
+        if let Some(search) = &self.search {
+            self.cut_text(search, &mut beginning);
+        }
+        beginning
+    }
+
     /// Redacts a text that may have been cut inside a secret.
     fn cut_text(&self, search: &AhoCorasick, text: &mut String) {
         redact(search, text);

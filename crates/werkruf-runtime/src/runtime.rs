@@ -140,9 +140,10 @@ impl Runtime {
         let turn = engine.store.records.turn(tenant_id, turn_id).await?;
         let Some(turn) = turn.filter(|turn| turn.status == TurnStatus::Accepted) else { return Ok(()) };
         let audience = engine.audience_of(&turn).await?;
-        let principal = engine.store.people.principal(tenant_id, turn.user_id).await?;
+        let principal = engine.store.people.principal(tenant_id, turn.user_id.clone()).await?;
         let texts = Texts::of(principal.as_ref().map_or("", |principal| &principal.locale));
-        UnstartedTurn { engine, audience, running: None }.cancel(&texts).await.map(|_| ())
+        let trace = recovery::trace_of(engine, &turn, None);
+        UnstartedTurn { engine, audience, running: None, trace }.cancel(&texts).await.map(|_| ())
     }
 
     /// Cancels one call; false when it does not run and waits for no approval.

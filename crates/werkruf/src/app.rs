@@ -30,6 +30,7 @@ use crate::metrics::ServerMetrics;
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
+use crate::telemetry::Traces;
 use crate::whatsapp::WhatsApp;
 use crate::{database_file, knowledge, provider, sample, secret_key, setup};
 
@@ -146,6 +147,8 @@ pub struct App {
     pub(crate) outage: Outage,
     pub(crate) metrics: Arc<ServerMetrics>,
     planner: Planner,
+    /// Where spans go.
+    pub traces: Traces,
     /// Provider keys are read at the start only, so a reload keeps the modules.
     pub(crate) modules: OpenModules,
 }
@@ -210,14 +213,15 @@ impl App {
             );
         }
         modules.whatsapp.reload(settings);
-        let services = Services::new(&store, models, clock.clone(), config.limits.clone());
+        let tasks = TaskTracker::new();
+        let traces = Traces::start(config.traces.as_ref(), &client, &clock, &tasks);
+        let services = Services { tracer: traces.tracer(), ..Services::new(&store, models, clock.clone(), config.limits.clone()) };
         let runtime = Runtime::new(services, setup);
         runtime.refresh_budgets().await?;
         planner.follow(runtime.setup());
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
         let cluster: Arc<dyn Cluster> = store.clone();
         let access = Access::new(&cluster);
-        let tasks = TaskTracker::new();
         let reader = Arc::new(Reader::new(&config.reader));
         Ok(Arc::new(Self {
             config,
@@ -236,6 +240,7 @@ impl App {
             outage: Outage::default(),
             metrics,
             planner,
+            traces,
             modules,
         }))
     }

@@ -36,7 +36,11 @@ pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
         .webhooks
         .iter()
         .flat_map(|webhook| std::iter::once(webhook.secret.expose_secret().to_owned()).chain(in_address(webhook.url.as_str())));
-    let literal: Vec<String> = literal.chain(of_database).chain(own).chain(of_webhooks).collect();
+    let of_traces = config.traces.iter().flat_map(|traces| {
+        let headers = traces.headers.iter().filter(|(name, _)| is_secret_name(name.as_str()));
+        headers.map(|(_, value)| without_scheme(value.expose_secret()).to_owned()).chain(in_address(traces.url.as_str()))
+    });
+    let literal: Vec<String> = literal.chain(of_database).chain(own).chain(of_webhooks).chain(of_traces).collect();
     let of_numbers = config.whatsapp_secrets.iter().map(String::as_str);
     let names = Variable::SECRETS.iter().map(|variable| variable.name()).chain(of_tools).chain(of_numbers);
     let of_model = match &config.model {

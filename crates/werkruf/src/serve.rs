@@ -225,6 +225,7 @@ async fn wind_down(app: &App, server: impl Future<Output = ()>) {
         }
     };
     tokio::join!(turns, connections);
+    app.traces.flush().await;
     app.tasks.close();
     let _ = tokio::time::timeout(CLOSING, app.tasks.wait()).await;
 }

@@ -1,9 +1,14 @@
 //! Logging to stderr: text on a terminal, JSON otherwise. Secrets are kept in types that do not print their contents.
 
+mod otlp;
+mod otlp_message;
+
 use std::io::IsTerminal;
 use std::panic::PanicHookInfo;
 
 use tracing_subscriber::EnvFilter;
+
+pub use otlp::Traces;
 
 use crate::config::{LogConfig, LogFormat};
 use crate::log_writer::{LineFormat, LogWriter, text_fields};

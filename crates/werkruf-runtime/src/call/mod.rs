@@ -20,6 +20,7 @@ mod request;
 mod results;
 mod run;
 mod scope;
+mod span;
 mod state_patch;
 mod stored_calls;
 #[cfg(test)]

@@ -120,8 +120,9 @@ impl CallBatch<'_> {
         grant: Scope,
         principal: Option<&Arc<Principal>>,
         row: &CallRow,
-        context: ToolContext,
+        mut context: ToolContext,
     ) -> Execution {
+        self.scope.trace.enter_call(&mut context, row.id);
         Execution {
             entry: Arc::clone(entry),
             args,

@@ -9,6 +9,7 @@ use super::log::log_call;
 use super::outcome::CallOutcome;
 use super::request::{Arguments, CallRequest};
 use super::scope::TurnScope;
+use super::span::end_span;
 use crate::journal::Change;
 use crate::stored::object;
 
@@ -113,6 +114,7 @@ pub(crate) fn finish_call(
     });
     log_call(scope, row, outcome, took_ms);
     count(scope, row, outcome.status, took_ms);
+    end_span(scope, row, outcome);
     journal.stage_event(EventType::ToolFinished, &outcome.finished_event(row));
 }
 

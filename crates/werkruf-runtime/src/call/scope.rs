@@ -17,6 +17,7 @@ use crate::limits::Limits;
 use crate::model::ModelAccounts;
 use crate::request::Caller;
 use crate::setup::Setup;
+use crate::trace::{TurnEnd, TurnTrace};
 
 /// The services that every turn of the process uses.
 #[derive(Clone)]
@@ -59,6 +60,7 @@ pub(crate) struct TurnScope {
     pub(crate) tokens: Arc<TurnTokens>,
     /// What is reserved for the next model request.
     pub(crate) reservation: Mutex<Option<NewReservation>>,
+    pub(crate) trace: TurnTrace,
 }
 
 impl std::ops::Deref for TurnScope {
@@ -89,6 +91,12 @@ impl TurnScope {
         used.total_tokens += row.tokens_total;
         used.add_cost(row.cost_nano_usd);
         used.model_calls += 1;
+    }
+
+    /// Ends the turn's span. Only the process that has written the end calls it. `content` makes question and answer.
+    pub(crate) fn end_span(&self, error: Option<&str>, content: (Option<String>, Option<String>)) {
+        let provider = self.models.gate.chat_provider().name();
+        self.trace.end(TurnEnd { provider, error, input: content.0, output: content.1 });
     }
 
     /// Continues the total of an earlier process.

@@ -8,6 +8,7 @@ use werkruf_store::{
 };
 
 use crate::stored::json;
+use crate::trace::EndedSpan;
 
 /// Where in a turn a commit happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub(crate) enum Change {
     /// What is sent about the commit, beside what follows from the other changes.
     Outbox(NewOutboxRow),
     Event(Event),
+    /// It is no row: it leaves once the commit is durable.
+    Span(EndedSpan),
 }
 
 /// An event that becomes a row.

@@ -15,6 +15,7 @@ use crate::metrics::{Metrics, Retried};
 use crate::stored::json;
 use crate::stream::{Broadcast, LiveEvent};
 use crate::timer;
+use crate::trace::EndedSpan;
 
 /// How often at least a commit is tried while the database does not answer, and the first pause between two tries.
 const COMMIT_TRIES: u32 = 5;
@@ -40,6 +41,8 @@ struct Staged {
     /// Whether anything is staged that must be durable before an answer to the next model request is used. Usage rows and token counts may
     /// wait for the commit after it.
     urgent: bool,
+    /// Of calls whose outcome is among the changes.
+    spans: Vec<EndedSpan>,
 }
 
 impl JournalStore {
@@ -135,15 +138,15 @@ impl Journal {
         });
         let (clock, owner) = (&self.store.clock, &self.audience.owner);
         let write = TurnWrite::new(clock.new_id(), fence, owner.conversation_id, self.turn_id, owner.user_id.clone(), clock.now());
-        Staged { write, sent: Vec::new(), urgent: false }
+        Staged { write, sent: Vec::new(), urgent: false, spans: Vec::new() }
     }
 
     /// Adds a change to the next commit.
     pub(crate) fn stage(&self, change: impl Into<Change>) {
         let mut staged = self.staged();
-        let Staged { write, sent, urgent } = staged.get_or_insert_with(|| self.new_write());
+        let Staged { write, sent, urgent, spans } = staged.get_or_insert_with(|| self.new_write());
         let change = change.into();
-        *urgent |= !matches!(change, Change::Usage(_) | Change::TokenCount(..));
+        *urgent |= !matches!(change, Change::Usage(_) | Change::TokenCount(..) | Change::Span(_));
         match change {
             Change::Message(message) => write.messages.push(message),
             Change::Replacement(replacement) => write.replacements.push(replacement),
@@ -166,6 +169,7 @@ impl Journal {
             }
             Change::ReleaseReservations => write.release_reservations = true,
             Change::Outbox(row) => write.outbox.push(row),
+            Change::Span(span) => spans.push(span),
             Change::Event(event) => {
                 write.events.push(NewEvent { kind: event.kind, data: event.row });
                 sent.push(event.sent);
@@ -219,7 +223,7 @@ impl Journal {
     }
 
     async fn commit_staged(&self, staged: Staged) -> Result<Written, StoreError> {
-        let Staged { mut write, sent, .. } = staged;
+        let Staged { mut write, sent, spans, .. } = staged;
         write.now = self.store.clock.now();
         write.outbox.extend(self.audience.rows_of(&write));
         let sends = !write.outbox.is_empty();
@@ -246,6 +250,7 @@ impl Journal {
         if sends {
             self.store.outbox.wake();
         }
+        spans.into_iter().for_each(EndedSpan::send);
         crash::point("before_publish");
         if written.cancel_requested {
             self.running.cancel();

@@ -23,6 +23,7 @@ use super::worst_case::{MAX_SEARCHES, worst_case};
 use crate::budgets::{Applicable, BudgetBook, Spender, TurnTokens, WorstCase};
 use crate::metrics::Metrics;
 use crate::timer;
+use crate::trace::TurnTrace;
 
 /// A reservation outlives its request by this much, for the row that settles it.
 const SETTLING: SignedDuration = SignedDuration::from_secs(60);
@@ -66,6 +67,7 @@ pub(crate) struct ToolCall {
     pub(crate) stage: StageUsage,
     /// Tells the journal that something is reserved.
     pub(crate) reserved: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) trace: TurnTrace,
 }
 
 /// Access to models in the name of one user.
@@ -133,7 +135,22 @@ impl ModelAccess {
             clock: &self.accounts.clock,
             metrics: &self.accounts.metrics,
             conditions: self.accounts.gate.conditions(),
+            trace: self.trace(),
+            input: None,
         }
+    }
+
+    fn trace(&self) -> Option<&TurnTrace> {
+        self.call.as_ref().map(|call| &call.trace)
+    }
+
+    /// A meter whose span shows the request, where spans show content.
+    fn text_meter<'a>(&'a self, provider: &'a str, model: &'a str, request: &TextRequest) -> Meter<'a> {
+        let input = self.trace().and_then(|trace| {
+            let system = trace.content(|content| vec![content.part(&request.system)].into())?;
+            Some((system, trace.content(|content| content.texts(request.messages.iter().map(String::as_str)))?))
+        });
+        Meter { input, ..self.meter(provider, model, "ask_gpt", bytes(request)) }
     }
 
     /// Writes a row by itself. A failed write is logged; it must not cost the answer.
@@ -247,7 +264,7 @@ impl ModelAccess {
         if !provider.writes_text() {
             return Err(NoModels::not_configured());
         }
-        let meter = self.meter(provider.name(), provider.default_model(), "ask_gpt", bytes(&request));
+        let meter = self.text_meter(provider.name(), provider.default_model(), &request);
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
         let request = model_request(request);
         let reserved = self.reserve(&meter, || (provider.size(&request), 0), true, deadline).await?;
@@ -261,7 +278,7 @@ impl ModelAccess {
                     Delta::Text(text) => received.push_str(&text),
                     Delta::ItemStarted(_) | Delta::ItemFinished(_) => {}
                     Delta::Done(answer) => {
-                        sending.complete(&answer);
+                        sending.complete(&answer, self.trace());
                         return Ok(*answer);
                     }
                 }
@@ -289,7 +306,7 @@ impl ModelAccess {
     async fn request_web_search(&self, request: TextRequest, deadline: Deadline) -> Result<TextAnswer, Failure> {
         let gate = &self.accounts.gate;
         let Some(web_search) = gate.web_search() else { return Err(NoModels::not_configured()) };
-        let meter = self.meter(web_search.name(), web_search.model(), "ask_gpt", bytes(&request));
+        let meter = self.text_meter(web_search.name(), web_search.model(), &request);
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
         let country = request.locale.split(['-', '_']).nth(1).filter(|code| code.len() == 2).map(str::to_ascii_uppercase);
         let TextRequest { system, messages, temperature, .. } = request;

@@ -4,6 +4,7 @@ mod access;
 mod failures;
 mod gate;
 mod retry;
+mod span;
 mod usage;
 mod worst_case;
 

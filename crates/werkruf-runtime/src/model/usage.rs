@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use jiff::Timestamp;
 use werkruf_contract::{Clock, Uuid};
 use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{Answer, ModelError, ModelFault, TokenUsage};
+use werkruf_llm::{Answer, ModelError, ModelFault, TokenUsage, ToolCall};
 use werkruf_store::NewUsage;
 
 use crate::conditions::Conditions;
 use crate::metrics::{Metrics, ModelOutcome};
+use crate::trace::TurnTrace;
 
 /// Bytes per token where the provider did not count.
 const BYTES_PER_TOKEN: usize = 4;
@@ -29,6 +30,16 @@ pub(crate) struct Sending {
     request_id: OnceLock<String>,
     /// The web searches that the provider has run for it.
     searches: AtomicU32,
+    response: OnceLock<Response>,
+}
+
+/// What spans show of an answer.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) id: Option<String>,
+    pub(super) finish: Option<String>,
+    /// Only where spans show content.
+    pub(super) calls: Vec<ToolCall>,
 }
 
 impl Sending {
@@ -48,9 +59,26 @@ impl Sending {
     }
 
     /// What a whole answer says of its request.
-    pub(crate) fn complete(&self, answer: &Answer) {
+    pub(crate) fn complete(&self, answer: &Answer, trace: Option<&TurnTrace>) {
         self.identify(answer.response_id.as_deref());
         self.searched(answer.searches());
+        if let Some(trace) = trace.filter(|trace| trace.is_on()) {
+            let calls = if trace.captures_content() { answer.calls.clone() } else { Vec::new() };
+            let (id, finish) = (answer.response_id.clone(), answer.finish.clone());
+            self.response.get_or_init(|| Response { id, finish, calls });
+        }
+    }
+
+    pub(super) fn started_at(&self) -> Option<Timestamp> {
+        self.started_at.get().copied()
+    }
+
+    pub(super) fn request_id(&self) -> Option<&str> {
+        self.request_id.get().map(String::as_str)
+    }
+
+    pub(super) fn response(&self) -> Option<&Response> {
+        self.response.get()
     }
 
     pub(crate) fn searched(&self, searches: u32) {
@@ -79,6 +107,10 @@ pub(crate) struct Meter<'a> {
     pub(crate) clock: &'a Clock,
     pub(crate) metrics: &'a Metrics,
     pub(crate) conditions: &'a Conditions,
+    /// Of the turn that the request belongs to.
+    pub(crate) trace: Option<&'a TurnTrace>,
+    /// What is sent, where spans show content: instructions and messages.
+    pub(crate) input: Option<(String, String)>,
 }
 
 /// How a request ended.
@@ -115,8 +147,9 @@ impl Settlement<'_> {
 }
 
 impl Meter<'_> {
-    /// The usage row of the request, which has ended; `None` where nothing was sent.
+    /// Ends the request: counts it, ends its span, and returns its usage row; `None` where nothing was sent.
     pub(crate) fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
+        self.end_span(sending, settlement);
         let row = self.usage(sending, settlement);
         self.metrics.model_request_ended(self.operation, settlement.outcome(), row.as_ref());
         match settlement {
@@ -132,7 +165,8 @@ impl Meter<'_> {
         self.usage(sending, &Settlement::Aborted { received: "" })
     }
 
-    fn usage(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
+    /// The usage row that a request would have if it ended so.
+    pub(crate) fn usage(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
         if let Settlement::Failed { error, .. } = settlement {
             sending.identify(error.request_id.as_deref());
         }

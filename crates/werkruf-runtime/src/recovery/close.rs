@@ -82,6 +82,7 @@ impl Leftover {
             continue_usage(scope).await;
             log_turn(scope, closing.turn_status(), self.sorted().0.len(), Some(&code));
         }
+        scope.end_span(Some(&code), (None, None));
         Ok(())
     }
 

@@ -10,4 +10,4 @@ mod takeover;
 
 pub use closer::RecoveryCloser;
 pub(crate) use scan::{expire_approvals, recover, recover_until_stopped};
-pub(crate) use takeover::wake;
+pub(crate) use takeover::{trace_of, wake};

@@ -16,6 +16,7 @@ use crate::engine::{Engine, Registration};
 use crate::lease::QueuePlace;
 use crate::request::{Caller, InboundMessage, Pins};
 use crate::timer;
+use crate::trace::{TracedTurn, TurnTrace};
 use crate::turn::{DirectTurn, History, StoredTurn, Turn, UnstartedTurn, direct_taint, history_rows, own_messages_last};
 
 /// More rows than a turn can have.
@@ -97,7 +98,8 @@ impl Takeover {
         if self.turn.cancel_requested {
             running.cancel();
         }
-        let unstarted = UnstartedTurn { engine: &self.engine, audience, running: Some(running) };
+        let trace = trace_of(&self.engine, &self.turn, None);
+        let unstarted = UnstartedTurn { engine: &self.engine, audience, running: Some(running), trace };
         let locale = || self.turn.context.as_deref().and_then(stored_context).and_then(|context| context.locale);
         unstarted.reached(place, || Texts::of(&locale().unwrap_or_default())).await
     }
@@ -183,6 +185,7 @@ impl Takeover {
             assistant: self.turn.assistant.clone(),
             inbound,
             reservation: None,
+            taken_over: self.turn.takeovers > 0,
         };
         let turn = stored.turn(fence, state, History::of(&history));
         if self.unstarted && !self.turn.cancel_requested {
@@ -236,7 +239,7 @@ impl Takeover {
         };
         let state: Arc<State> = Arc::new(conversation.map(|row| row.state).unwrap_or_default());
         let taint = direct_taint(&self.engine, &turn.assistant, &caller);
-        let mut scope = self.scope(caller, fence, &registration);
+        let mut scope = self.scope(caller, fence, &registration, &calls);
         scope.tokens = Arc::new(TurnTokens::new(context.budget_tokens));
         scope.continue_tokens().await?;
         let scope = Arc::new(scope);
@@ -257,12 +260,13 @@ impl Takeover {
         Ok(())
     }
 
-    fn scope(&self, caller: Caller, fence: Fence, registration: &Registration) -> TurnScope {
+    fn scope(&self, caller: Caller, fence: Fence, registration: &Registration, calls: &[CallRow]) -> TurnScope {
         let running = Arc::clone(registration.running());
         let inbound = Inbound::stored(self.turn.inbound.as_deref()).ok().flatten();
-        let scope = self.engine.scope(self.engine.setup(), caller, self.turn.id, self.turn.conversation_id, running, inbound);
+        let mut scope = self.engine.scope(self.engine.setup(), caller, self.turn.id, self.turn.conversation_id, running, inbound);
         scope.journal.bind(fence);
         scope.release_reservations();
+        scope.trace = trace_of(&self.engine, &self.turn, calls.first());
         scope
     }
 
@@ -297,10 +301,23 @@ impl Takeover {
             Some(id) => self.engine.store.turns.history(self.turn.tenant_id, id).await?,
             None => Vec::new(),
         };
-        let scope = self.scope(caller, fence, registration);
+        let scope = self.scope(caller, fence, registration, &calls);
         let approvals = self.approvals().await?;
         Leftover { turn: self.turn, calls, history, approvals }.close(&scope, closing).await
     }
+}
+
+/// The trace of a stored turn. A direct call has the context, a chat turn has its own.
+pub(crate) fn trace_of(engine: &Engine, turn: &TurnRow, call: Option<&CallRow>) -> TurnTrace {
+    let context = turn.context.as_deref().or(call.map(|call| call.context.as_str())).and_then(stored_context);
+    let traced = TracedTurn {
+        tenant_id: turn.tenant_id,
+        conversation_id: turn.conversation_id,
+        turn_id: turn.id,
+        assistant: &turn.assistant,
+        taken_over: turn.takeovers > 0,
+    };
+    engine.trace(&traced, context.as_ref(), &engine.setup())
 }
 
 /// A stored context. It holds what the credential and the request limit, so without it nothing may run.

@@ -139,7 +139,7 @@ async fn open(
     let inbound = message.inbound.as_ref().map(|channel| Arc::new(channel.inbound.clone()));
     // A turn that waits has only checked its budgets.
     let reservation = reservation.filter(|_| fence.is_some());
-    let turn = StoredTurn { engine, setup, message, init, registration, place, assistant, inbound, reservation };
+    let turn = StoredTurn { engine, setup, message, init, registration, place, assistant, inbound, reservation, taken_over: false };
     Ok(Opening { accepted, turn, fence, state })
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use werkruf_contract::{
     CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus, Uuid,
 };
+use werkruf_llm::Message;
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
 use super::admission::told_of;
@@ -30,6 +31,7 @@ impl Turn {
             }
         }
         let step = self.progress.step;
+        let content = self.content(ended.as_ref().ok());
         let (status, error) = match ended {
             Ok(reply) => {
                 self.complete(reply);
@@ -51,6 +53,7 @@ impl Turn {
         }
         scope.journal.commit(CommitPoint::End).await?;
         log_turn(&scope, status, self.progress.finished.len(), code.as_deref());
+        scope.end_span(code.as_deref(), content);
         Ok(())
     }
 
@@ -61,6 +64,17 @@ impl Turn {
             scope.journal.audience().silence();
         }
         Ok(())
+    }
+
+    /// Question and answer, where spans show content.
+    fn content(&self, reply: Option<&Reply>) -> (Option<String>, Option<String>) {
+        let trace = &self.scope.trace;
+        let asked = self.messages.iter().rev().find_map(|message| match message {
+            Message::User { content, .. } => Some(content.as_str()),
+            Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
+        });
+        let input = trace.content(|content| content.texts(asked.into_iter()));
+        (input, reply.and_then(|reply| trace.content(|content| content.answer(&reply.text, &[], reply.finish.as_str()))))
     }
 
     fn complete(&self, reply: Reply) {

@@ -23,6 +23,7 @@ use crate::stored::{StoredFinal, is_provider_run, json, output_of};
 use crate::stream::LiveEvent;
 use crate::taint::Taint;
 use crate::timer;
+use crate::trace::TracedTurn;
 
 /// A call that does not come from a chat.
 #[derive(Clone)]
@@ -146,6 +147,9 @@ async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<(Uuid, oneshot:
         let mut scope = engine.scope(engine.setup(), direct.caller.clone(), turn_id, direct.conversation_id, running, None);
         scope.tokens = Arc::new(TurnTokens::new(direct.context.budget_tokens));
         scope.spender.assistant = Some(direct.assistant.clone()).filter(|name| !name.is_empty());
+        let (conversation_id, assistant) = (direct.conversation_id, direct.assistant.as_str());
+        let traced = TracedTurn { tenant_id, conversation_id, turn_id, assistant, taken_over: false };
+        scope.trace = engine.trace(&traced, Some(&direct.context), &scope.setup);
         let scope = Arc::new(scope);
         let taint = direct_taint(engine, &direct.assistant, &direct.caller);
         let turn = DirectTurn { context: direct.context.clone(), state: Arc::new(state), taint, place, registration };
@@ -278,6 +282,7 @@ impl DirectTurn {
             }
         }
         scope.journal.commit(CommitPoint::End).await?;
+        scope.end_span(outcome.result.as_ref().err().map(|failure| failure.code.as_ref()), (None, None));
         Ok(InvokeOutcome::Done(Box::new(output_of(&finished_row(row, &outcome)))))
     }
 }

@@ -85,7 +85,7 @@ impl TurnRequest<'_> {
             let error = match opened {
                 Ok((stream, _admission)) => match self.receive(stream, &sending, &mut received).await {
                     Ok(Ok(answer)) => {
-                        sending.complete(&answer);
+                        sending.complete(&answer, Some(&self.scope.trace));
                         self.record(usage, held, self.settle(&sending, &answered(&answer)));
                         return Ok(answer);
                     }
@@ -140,7 +140,7 @@ impl TurnRequest<'_> {
         };
         match self.in_time(receiving).await {
             Ok(Ok(answer)) => {
-                sending.complete(&answer);
+                sending.complete(&answer, Some(&self.scope.trace));
                 self.record(usage, held, self.settle(&sending, &answered(&answer)));
                 Ok(Some(answer.text))
             }
@@ -288,13 +288,20 @@ impl TurnRequest<'_> {
     pub(crate) fn lost(&self, searches: u32) -> Option<NewUsage> {
         let sending = Sending::default();
         sending.searched(searches);
-        self.settle(&sending, &Settlement::Aborted { received: "" })
+        self.meter().usage(&sending, &Settlement::Aborted { received: "" })
     }
 
     fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
+        let (trace, request) = (&self.scope.trace, &self.request);
+        let instructions = trace.content(|content| vec![content.part(&request.system)].into());
+        let input = instructions.zip(trace.content(|content| content.messages(&request.messages)));
+        Meter { input, ..self.meter() }.settle(sending, settlement)
+    }
+
+    fn meter(&self) -> Meter<'_> {
         let (scope, request) = (self.scope, &self.request);
         let provider = scope.models.gate.chat_provider();
-        let meter = Meter {
+        Meter {
             provider: provider.name(),
             model: request.model.as_deref().unwrap_or_else(|| provider.default_model()),
             operation: "chat",
@@ -306,8 +313,9 @@ impl TurnRequest<'_> {
             clock: &scope.clock,
             metrics: &scope.models.metrics,
             conditions: scope.models.gate.conditions(),
-        };
-        meter.settle(sending, settlement)
+            trace: Some(&scope.trace),
+            input: None,
+        }
     }
 }
 

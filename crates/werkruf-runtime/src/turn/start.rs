@@ -20,6 +20,7 @@ use crate::lease::QueuePlace;
 use crate::request::InboundMessage;
 use crate::setup::Setup;
 use crate::taint::Taint;
+use crate::trace::{TracedTurn, TurnTrace};
 
 /// The messages that show the language of a conversation.
 const RECENT: Page = Page::of(50, Order::NewestFirst);
@@ -38,6 +39,8 @@ pub(crate) struct StoredTurn {
     pub(crate) inbound: Option<Arc<Inbound>>,
     /// What commit A reserved for the first model request.
     pub(crate) reservation: Option<NewReservation>,
+    /// Another process has worked on the turn before.
+    pub(crate) taken_over: bool,
 }
 
 impl StoredTurn {
@@ -73,7 +76,8 @@ impl StoredTurn {
             user_id: principal.user_id.clone(),
         };
         let audience = Audience::new(owner, Arc::clone(&self.setup), self.engine.store.clock.clone(), self.inbound.as_deref());
-        let unstarted = UnstartedTurn { engine: &self.engine, audience, running: Some(self.registration.running()) };
+        let trace = self.trace(&self.assistant);
+        let unstarted = UnstartedTurn { engine: &self.engine, audience, running: Some(self.registration.running()), trace };
         unstarted
             .reached(&mut self.place, || Texts::of(self.message.context.locale.as_deref().unwrap_or(&self.message.caller.principal.locale)))
             .await
@@ -100,6 +104,13 @@ impl StoredTurn {
         let conversation = self.engine.store.records.conversation(tenant_id, self.init.conversation_id).await?;
         let history = self.history().await?;
         Ok((self.turn(fence, conversation.map(|row| row.state).unwrap_or_default(), history), is_known))
+    }
+
+    fn trace(&self, assistant: &str) -> TurnTrace {
+        let Init { turn_id, conversation_id, .. } = self.init;
+        let (tenant_id, taken_over) = (self.message.caller.principal.tenant_id, self.taken_over);
+        let turn = TracedTurn { tenant_id, conversation_id: Some(conversation_id), turn_id, assistant, taken_over };
+        self.engine.trace(&turn, Some(&self.message.context), &self.setup)
     }
 
     async fn history(&self) -> Result<History, StoreError> {
@@ -142,6 +153,7 @@ impl StoredTurn {
         if let Some(reservation) = self.reservation.clone() {
             scope.keep_reservation(reservation);
         }
+        scope.trace = self.trace(&assistant.name);
         Box::new(Turn {
             engine: Arc::clone(engine),
             scope: Arc::new(scope),

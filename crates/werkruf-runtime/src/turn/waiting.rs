@@ -14,6 +14,7 @@ use crate::lease::{POLL, QueuePlace, RunningTurn};
 use crate::stored::json;
 use crate::stream::LiveEvent;
 use crate::timer;
+use crate::trace::{TurnEnd, TurnTrace};
 
 /// A stored turn that has not started.
 pub(crate) struct UnstartedTurn<'a> {
@@ -21,6 +22,7 @@ pub(crate) struct UnstartedTurn<'a> {
     pub(crate) audience: Audience,
     /// Set where the turn waits in this process.
     pub(crate) running: Option<&'a RunningTurn>,
+    pub(crate) trace: TurnTrace,
 }
 
 /// Starts a turn whose place in this process was reached. A turn of another process may still be ahead.
@@ -79,6 +81,8 @@ impl UnstartedTurn<'_> {
         };
         store.models.metrics.turn_ended(change.status, None);
         log_unstarted_turn(conversation_id, turn_id, change.status, &error_event.code);
+        let provider = store.models.gate.chat_provider().name();
+        self.trace.end(TurnEnd { provider, error: Some(&error_event.code), input: None, output: None });
         if sends {
             self.engine.journals.outbox.wake();
         }

@@ -107,6 +107,7 @@ impl Cluster {
             },
             clock: world.clock.clone(),
             limits: limits(world.faults.approval_ttl_s),
+            tracer: Default::default(),
         };
         let setup = Setup {
             registry: registry(world, &process),

@@ -90,6 +90,9 @@ pub struct HttpToolConfig {
     /// Additional request headers; `${ENV_NAME}` stands for an environment variable.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+    /// Whether the service gets the span of the call in the header `traceparent`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub traceparent: bool,
     /// The environment variable with the signing key.
     #[serde(default)]
     pub secret_env: Option<String>,

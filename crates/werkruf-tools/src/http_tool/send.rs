@@ -11,7 +11,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::{Value, json};
 use sha2::Sha256;
-use werkruf_contract::{Clock, Deadline, ErrorCode, Failure, Invocation, Reply, ToolErrorType};
+use werkruf_contract::{Clock, Deadline, ErrorCode, Failure, Invocation, Reply, TRACEPARENT, ToolErrorType};
 use werkruf_llm::in_time;
 
 use super::config::{ConfigFault, HttpToolConfig, has_parameter};
@@ -36,6 +36,8 @@ pub(super) struct Target {
     method: Method,
     headers: HeaderMap,
     key: Option<Hmac<Sha256>>,
+    /// The service gets the span of the call.
+    traceparent: bool,
     max_response_bytes: u64,
     clock: Clock,
 }
@@ -62,6 +64,7 @@ impl Target {
             method: config.method()?,
             headers: config.header_map(env)?,
             key,
+            traceparent: config.traceparent,
             max_response_bytes: config.max_response_bytes,
             clock: clock.clone(),
         })
@@ -114,6 +117,9 @@ impl Target {
             set(USER, &invocation.principal.user_id)?;
             set(TENANT, &invocation.principal.tenant_id.to_string())?;
             set(JOB, &invocation.job_id.to_string())?;
+        }
+        if let Some(span) = invocation.context.extra.get(TRACEPARENT).and_then(Value::as_str).filter(|_| self.traceparent) {
+            set(HeaderName::from_static(TRACEPARENT), span)?;
         }
         if let Some(key) = &self.key {
             let (timestamp, nonce) = (self.clock.now().as_second().to_string(), self.clock.new_id().simple().to_string());
@@ -205,6 +211,10 @@ fn payload(args: &Value, invocation: &Invocation) -> Result<Vec<u8>, serde_json:
     let principal = &invocation.principal;
     // `auth` never serialises.
     let mut context = serde_json::to_value(&*invocation.context)?;
+    if let Some(fields) = context.as_object_mut() {
+        // Who may have it gets a header.
+        fields.remove(TRACEPARENT);
+    }
     context["user_id"] = json!(principal.user_id);
     context["roles"] = principal.roles.iter().map(|role| role.name.as_str()).collect();
     context["branch_id"] = json!(principal.branch_id);

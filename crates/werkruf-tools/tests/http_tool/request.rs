@@ -52,6 +52,22 @@ async fn a_post_carries_arguments_context_and_ids_but_never_auth() {
 }
 
 #[tokio::test]
+async fn only_a_service_that_may_have_it_gets_the_span_of_the_call() {
+    let span = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (declared, expected) in
+        [(json!({}), ""), (json!({"traceparent": true}), span), (json!({"traceparent": true, "method": "GET"}), span)]
+    {
+        let server = Server::answering(200, &[], "{}").await;
+        let mut invocation = invocation();
+        Arc::make_mut(&mut invocation.context).extra.insert("traceparent".to_owned(), json!(span));
+        tool(&server.url, &declared).call(json!({}), invocation).await.unwrap();
+        let request = server.only_request();
+        assert_eq!(request.header("traceparent"), expected);
+        assert!(!String::from_utf8_lossy(&request.body).contains(span), "not in the body");
+    }
+}
+
+#[tokio::test]
 async fn the_signature_covers_the_raw_body() {
     let server = Server::answering(200, &[], "{}").await;
     tool(&server.url, &json!({"secret_env": "TOOL_SECRET", "method": "PUT"})).call(json!({"q": "x"}), invocation()).await.unwrap();

@@ -5,7 +5,8 @@ use std::num::NonZeroU64;
 use http::HeaderMap;
 use serde_json::Value;
 use utoipa::IntoParams;
-use werkruf_contract::{ToolContext, Uuid, is_locale};
+use werkruf_contract::{TRACEPARENT, ToolContext, Uuid, is_locale};
+use werkruf_runtime::CallerSpan;
 
 use super::ApiState;
 use super::error::ApiError;
@@ -106,6 +107,12 @@ pub(super) fn read(headers: &HeaderMap, trace_id: Option<String>, is_safety_mode
     };
     if let Some(request_id) = request_id::sane(headers) {
         context.extra.insert("request_id".to_owned(), Value::from(request_id));
+    }
+    // Stored with the turn, so that its trace continues the caller's in every process.
+    if let Some(parent) = headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()).map(str::trim)
+        && CallerSpan::parse(parent).is_some()
+    {
+        context.extra.insert(TRACEPARENT.to_owned(), Value::from(parent));
     }
     Ok(context)
 }

@@ -198,6 +198,7 @@ impl Backend {
     pub(super) async fn close(self) {
         if let Transport::Local { app, .. } = self.transport {
             app.runtime.drain().await;
+            app.traces.flush().await;
         }
     }
 

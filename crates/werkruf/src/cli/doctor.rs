@@ -161,10 +161,9 @@ async fn examine_without_server(config: &Config, report: &mut Report) {
 
 /// A server that was killed leaves its lock file; one that hangs does not answer.
 fn check_lock(config: &Config, report: &mut Report) {
-    let Some(note) = config.lock_path().and_then(|path| LockNote::read(&path)) else {
-        report.checked("server: none runs on this database");
-        return;
-    };
+    // Only a SQLite file has a note that names its server.
+    let Some(path) = config.lock_path() else { return report.checked("server: not named; --server asks one of this database's") };
+    let Some(note) = LockNote::read(&path) else { return report.checked("server: none runs on this database") };
     let pid = i32::try_from(note.pid).ok().and_then(Pid::from_raw);
     if pid.is_some_and(|pid| test_kill_process(pid).is_ok()) {
         let message = format!("A server runs as process {} but does not answer at {}.", note.pid, note.address);

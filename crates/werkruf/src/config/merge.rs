@@ -16,7 +16,7 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
     AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, alerts, budgets, embedding, implicit,
-    limits, model, postgres, prices, reader, tls, tokens, unread, webhooks, whatsapp,
+    limits, model, postgres, prices, reader, tls, tokens, traces, unread, webhooks, whatsapp,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -102,6 +102,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         reader: reader::merge(document, environment, violations),
         secret_key: secret_key(environment, violations),
         log: log(document, environment, violations),
+        traces: traces::merge(environment, violations),
         assistants: assistants(document, violations),
         sample_data: switch(environment, Variable::WERKRUF_SAMPLE_DATA, violations).or(document.file.sample_data),
         test_tools: switch(environment, Variable::WERKRUF_TEST_TOOLS, violations).unwrap_or(false),

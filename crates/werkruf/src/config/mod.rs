@@ -23,6 +23,7 @@ mod suggestion;
 mod template;
 mod tls;
 mod tokens;
+mod traces;
 mod unread;
 mod violation;
 mod webhooks;
@@ -58,6 +59,7 @@ pub use reader::ReaderConfig;
 pub(crate) use suggestion::advice;
 pub use template::template;
 pub use tokens::{IssuerKind, TokenIssuer, UnknownRoles};
+pub use traces::TracesConfig;
 pub use violation::ConfigViolation;
 pub use webhooks::WebhookConfig;
 
@@ -175,6 +177,8 @@ pub struct Config {
     pub log: LogConfig,
     /// Where metrics are served without a credential; `None`: only on the server's own address, for the operator.
     pub metrics_listen: Option<SocketAddr>,
+    /// `None`: no traces are made.
+    pub traces: Option<TracesConfig>,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
     pub webhooks: Vec<WebhookConfig>,

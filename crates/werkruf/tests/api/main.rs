@@ -19,6 +19,9 @@ mod cancel;
 #[cfg(test)]
 mod chat;
 #[cfg(test)]
+#[path = "../support/collector.rs"]
+mod collector;
+#[cfg(test)]
 mod compaction;
 #[cfg(test)]
 mod context;
@@ -96,6 +99,8 @@ mod taint;
 mod tokens;
 #[cfg(test)]
 mod tool_tenants;
+#[cfg(test)]
+mod traces;
 #[cfg(test)]
 mod usage;
 #[cfg(test)]

@@ -190,7 +190,7 @@ fn the_documentation_names_exactly_the_variables_that_are_read() {
     let named: BTreeSet<String> = documentation
         .split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'))
         .filter(|word| {
-            ["OPENAI_", "WERKRUF_", "SUPABASE_", "SEATSAERO_", "AMADEUS_", "DUFFEL_", "FLIGHTS_", "WHATSAPP_"]
+            ["OPENAI_", "WERKRUF_", "SUPABASE_", "SEATSAERO_", "AMADEUS_", "DUFFEL_", "FLIGHTS_", "WHATSAPP_", "OTEL_"]
                 .iter()
                 .any(|start| word.starts_with(start))
                 && !word.ends_with('_')
