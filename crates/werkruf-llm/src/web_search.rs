@@ -217,7 +217,7 @@ mod tests {
             first_byte: std::time::Duration::from_secs(1),
             idle: std::time::Duration::from_secs(1),
             record: None,
-            client: reqwest::Client::new(),
+            client: crate::http_client(&crate::HttpLimits::default()).unwrap(),
         };
         let search = WebSearch::new(config).unwrap();
         let body = |max_searches| search.body(&WebSearchRequest { max_searches, ..WebSearchRequest::default() });

@@ -2,6 +2,8 @@
 //! treat their functions as test code.
 
 #[cfg(test)]
+mod budgets;
+#[cfg(test)]
 mod cluster;
 #[cfg(test)]
 #[path = "../outbox/fake_channel.rs"]
