@@ -97,6 +97,8 @@ ROUTES = {
     "POST /api/admin/import": lambda ask: (None, {"from": "sqlite:/nowhere/x.db"}, {}),
     "POST /api/admin/reload": lambda ask: (None, None, {}),
     "GET /api/admin/status": lambda ask: (None, None, {}),
+    "GET /api/admin/doctor": lambda ask: (None, None, {}),
+    "GET /metrics": lambda ask: (None, None, {}),
     "POST /api/admin/secrets/rotate": lambda ask: (None, None, {}),
     "GET /api/audit": lambda ask: ("/api/audit" + ask.random.choice(("", "?limit=2", "?tenant=server", "?after=1")), None, {}),
     "GET /api/usage": lambda ask: ("/api/usage" + ask.random.choice(("", "?group_by=model", "?group_by=user&from=2026-01-01", "?from=x")), None, {}),

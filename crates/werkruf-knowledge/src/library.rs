@@ -219,7 +219,7 @@ impl Library {
         }
         let done = done?;
         if let Err(error) = self.shared.spawn_catch_up(&key, None).await {
-            tracing::warn!(%error, "an index does not contain a change yet; the next search reads it");
+            tracing::warn!(%error, tenant_id = %key.0, collection = key.1, "an index does not contain a change yet; the next search reads it");
         }
         Ok(done)
     }
@@ -232,7 +232,7 @@ impl Library {
         let stored = self.shared.store.put_vectors(model, vectors).await?;
         for key in &keys {
             if let Err(error) = self.shared.spawn_catch_up(key, None).await {
-                tracing::warn!(%error, "an index does not contain new vectors yet; the next search reads them");
+                tracing::warn!(%error, tenant_id = %key.0, collection = key.1, "an index does not contain new vectors yet; the next search reads them");
             }
         }
         Ok(stored)

@@ -1,7 +1,7 @@
 //! The services and the state that all turns of this process share.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio_util::task::TaskTracker;
@@ -17,6 +17,7 @@ use crate::journal::{Audience, Journal, JournalStore, TurnOwner};
 use crate::lease::{RunningTurn, RunningTurns, TurnQueues, Wakeup};
 use crate::limits::Limits;
 use crate::model::ModelAccounts;
+use crate::progress::LoopProgress;
 use crate::rate_limit::RateLimiter;
 use crate::request::{Caller, Refusal};
 use crate::setup::Setup;
@@ -71,8 +72,10 @@ pub(crate) struct Engine {
     pub(crate) tasks: TaskTracker,
     /// Wakes tasks that wait for changes of other processes.
     pub(crate) wakeup: Wakeup,
-    /// When the loop that sends rows of the outbox last looked for some, in Unix milliseconds; 0: never.
-    pub(crate) outbox_progress_ms: AtomicI64,
+    /// The loop that sends rows of the outbox: when it last looked for some.
+    pub(crate) outbox_progress: LoopProgress,
+    /// The loop that looks for turns without an owner.
+    pub(crate) recovery_progress: LoopProgress,
     /// Names this process in leases.
     pub(crate) owner: String,
     /// Ends the background loops.
@@ -113,6 +116,7 @@ impl Engine {
             broadcast: Arc::clone(&broadcast),
             outbox: Wakeup::default(),
             clock: store.clock.clone(),
+            metrics: Arc::clone(&store.models.metrics),
         };
         Self {
             turn_services,
@@ -123,7 +127,8 @@ impl Engine {
             running: RunningTurns::default(),
             tasks,
             wakeup,
-            outbox_progress_ms: AtomicI64::default(),
+            outbox_progress: LoopProgress::default(),
+            recovery_progress: LoopProgress::default(),
             owner: store.clock.new_id().to_string(),
             stopping: Cancel::default(),
             unstarted: Mutex::default(),

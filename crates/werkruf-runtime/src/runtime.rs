@@ -1,7 +1,6 @@
 //! The runtime's public interface: a message, a direct call, a retry, a decision, a cancel.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use werkruf_contract::{ApprovalStatus, BoxFuture, Principal, Texts, TurnStatus, Uuid};
@@ -11,6 +10,7 @@ use crate::approvals::{self, Decider};
 use crate::engine::{Engine, Services};
 use crate::lease::Heartbeat;
 use crate::outbox;
+use crate::progress::LoopProgress;
 use crate::recovery;
 use crate::request::{AcceptedTurn, Caller, InboundMessage, Invoke, InvokeResult, Refusal};
 use crate::setup::Setup;
@@ -21,6 +21,17 @@ use crate::turn::{self, UnstartedTurn};
 const RELEASE_WAIT: Duration = Duration::from_secs(2);
 /// How often the budgets are read where other processes may change them.
 const BUDGETS_EVERY: Duration = Duration::from_secs(1);
+
+/// What one process has to do at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Turns that have not ended, waiting ones included.
+    pub running_turns: usize,
+    /// Of these, turns that wait behind another turn of their conversation.
+    pub waiting_turns: usize,
+    /// Model requests that wait for a place at the gate.
+    pub waiting_model_requests: usize,
+}
 
 /// Runs turns. Clones share everything.
 #[derive(Clone)]
@@ -224,9 +235,24 @@ impl Runtime {
         self.engine.journals.outbox.wake();
     }
 
-    /// When the outbox was last looked at, in Unix milliseconds; 0 for never.
-    pub fn outbox_progress_ms(&self) -> i64 {
-        self.engine.outbox_progress_ms.load(Ordering::Relaxed)
+    /// The loop that sends rows of the outbox.
+    pub fn outbox_progress(&self) -> &LoopProgress {
+        &self.engine.outbox_progress
+    }
+
+    /// The loop that looks for turns without an owner.
+    pub fn recovery_progress(&self) -> &LoopProgress {
+        &self.engine.recovery_progress
+    }
+
+    /// What this process has to do at the moment.
+    pub fn load(&self) -> Load {
+        let engine = &self.engine;
+        Load {
+            running_turns: engine.running.len(),
+            waiting_turns: engine.queues.waiting(),
+            waiting_model_requests: engine.store.models.gate.waiting(),
+        }
     }
 
     /// What programs are told about a row that a delivery report makes dead.

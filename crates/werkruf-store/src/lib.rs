@@ -13,6 +13,7 @@ mod budgets;
 mod client_requests;
 mod cluster;
 pub mod crash;
+mod diagnosis;
 mod error;
 mod history;
 pub mod import;
@@ -53,6 +54,7 @@ pub use budgets::{
 };
 pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
+pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
 pub use history::{HistoryImport, NewHistory};
 pub use keys::{Credentials, KeyDigest, KeyRow, KeyUse, NewKey, Scopes};
@@ -118,6 +120,7 @@ pub trait Store:
     + UsageStatistics
     + Outbox
     + Budgets
+    + Diagnostics
     + std::fmt::Debug
     + 'static
 {

@@ -22,10 +22,11 @@ use werkruf_tools::AskGpt;
 use werkruf_workspace::WorkspaceModule;
 
 use crate::api::outage::Outage;
-use crate::config::{BudgetConfig, Config, ConfigViolation, Database, PostgresConfig};
+use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
 use crate::installation::{initialize, put_budgets, resolve_tenants};
+use crate::metrics::ServerMetrics;
 use crate::modules::{MODULES, OpenDatabase, OpenModules};
 use crate::planner::Planner;
 use crate::reader::Reader;
@@ -143,6 +144,7 @@ pub struct App {
     pub tasks: TaskTracker,
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
+    pub(crate) metrics: Arc<ServerMetrics>,
     planner: Planner,
     /// Provider keys are read at the start only, so a reload keeps the modules.
     pub(crate) modules: OpenModules,
@@ -184,7 +186,9 @@ impl App {
         let gate = ModelGate::new(provider::providers(&config, &client, provider)?, config.limits.model_concurrency);
         let prices = Arc::clone(&config.prices);
         let budgets = Arc::new(BudgetBook::new(store.clone()));
-        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), budgets, prices, clock: clock.clone() };
+        let metrics = Arc::new(ServerMetrics::new());
+        let counted = Arc::clone(metrics.runtime());
+        let models = ModelAccounts { gate: Arc::new(gate), usage: store.clone(), budgets, prices, clock: clock.clone(), metrics: counted };
         let modules = OpenModules {
             on: config.modules,
             workspace: Arc::new(WorkspaceModule::new(database.workspace(), clock.clone())),
@@ -230,6 +234,7 @@ impl App {
             tasks,
             rotation: tokio::sync::Mutex::default(),
             outage: Outage::default(),
+            metrics,
             planner,
             modules,
         }))
@@ -269,12 +274,6 @@ impl App {
         self.store.as_ref()
     }
 
-    /// Makes the configured budgets those of this configuration. Only a server does that: a command may have another configuration.
-    pub async fn put_configured_budgets(&self, configured: &[BudgetConfig]) -> Result<(), Vec<ConfigViolation>> {
-        put_budgets(configured, self.store.as_ref(), &self.clock).await?;
-        self.runtime.refresh_budgets().await.map_err(|error| vec![ConfigViolation::new("/budgets", error.to_string())])
-    }
-
     /// Reads the configuration again and replaces tools, assistants, safety profiles, budgets and WhatsApp's numbers and keywords; running turns keep the old ones.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
@@ -284,7 +283,7 @@ impl App {
         let (config, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
-        self.put_configured_budgets(&config.budgets).await?;
+        put_budgets(&config.budgets, self.store.as_ref(), &self.runtime, &self.clock).await?;
         self.modules.whatsapp.reload(resolve_tenants(config.whatsapp, &config.assistants, self.people(), &self.clock).await?);
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());

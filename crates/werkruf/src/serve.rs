@@ -16,6 +16,7 @@ use werkruf_store::{Act, Author, SERVER_CHAIN};
 use crate::app::{App, StartError};
 use crate::cli::print;
 use crate::config::{Config, Connections};
+use crate::installation::put_budgets;
 use crate::listen::{Bounds, IsOperator, Listener, Proxies, Tls};
 use crate::lockfile::{LockFile, LockNote, reachable};
 use crate::{api, identity, provider, retention, telemetry};
@@ -28,17 +29,23 @@ const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(2);
 
 const PLAIN_HTTP: &str = "this server speaks plain HTTP to other machines, so keys and data can be read on the way; set [tls], or put a proxy with HTTPS in front and name it in trusted_proxies";
 
+const OPEN_METRICS: &str = "metrics are served to other machines without a key: they tell how much this server does, which tools it has and what it costs; use a loopback address, or let only the scraper reach this one";
+
+/// Connections to the address of `[metrics]` at most.
+const METRICS_CONNECTIONS: u32 = 64;
+
 /// The exit code that shells use for an end by SIGINT.
 const INTERRUPTED: u8 = 130;
 
 /// Serves until a signal. The exit code is 0 after an orderly shutdown.
 pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
-    telemetry::start(&config.log);
+    let logging = telemetry::start(&config.log);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
     let mut signals = Signals::listen()?;
     let app = App::open(config).await?;
+    app.metrics.follow_log(logging.writer());
     if !app.config.listen.ip().is_loopback() && app.config.admin_key.is_none() && app.tokens.is_empty() && !app.has_protecting_key().await?
     {
         return Err(StartError::Unprotected(app.config.listen));
@@ -53,14 +60,16 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
         .map(|listener| listener.with_tls(tls.clone()))
         .map_err(|source| StartError::Listen { address: app.config.listen, source })?;
     let address = listener.address().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
+    let metrics = bind_metrics(&app).await?;
     let mut lock = write_lock_file(&app, address, tls.as_deref())?;
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
-    announce(&app, address, key.as_deref(), json);
+    let metrics_address = metrics.as_ref().and_then(|listener| listener.address().ok());
+    announce(&app, address, metrics_address, key.as_deref(), json);
 
     let stop = CancellationToken::new();
     // Before the first turn: a search of a resumed turn must not build an index itself.
     watch_knowledge(&app, &stop);
-    app.put_configured_budgets(&app.config.budgets).await.map_err(StartError::Config)?;
+    put_budgets(&app.config.budgets, app.store.as_ref(), &app.runtime, &app.clock).await.map_err(StartError::Config)?;
     // Turns that an earlier process left unfinished resume before new requests are accepted.
     app.runtime.recover().await?;
     let runtime = app.runtime.clone();
@@ -82,6 +91,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     watch_rows(&app, &stop);
     watch_embedder(&app, &stop);
     watch_certificate(&app, tls.as_ref(), &stop);
+    serve_metrics(&app, metrics, &stop);
     let mut server = Box::pin(listener.serve(api::router(Arc::clone(&app)), stop.clone()));
     loop {
         tokio::select! {
@@ -142,6 +152,24 @@ fn watch_rows(app: &Arc<App>, stop: &CancellationToken) {
             () = stopped.cancelled() => {}
         }
     });
+}
+
+/// Binds the address of `[metrics]`, if there is one.
+async fn bind_metrics(app: &App) -> Result<Option<Listener>, StartError> {
+    let Some(address) = app.config.metrics_listen else { return Ok(None) };
+    if !address.ip().is_loopback() {
+        tracing::warn!(code = "open_metrics", %address, "{OPEN_METRICS}");
+    }
+    let bounds = Bounds { connections: METRICS_CONNECTIONS, per_address: METRICS_CONNECTIONS, ..Bounds::default() };
+    Listener::bind(address, bounds, app.tasks.clone()).await.map(Some).map_err(|source| StartError::Listen { address, source })
+}
+
+/// Serves metrics on their own address for as long as the server runs.
+fn serve_metrics(app: &Arc<App>, listener: Option<Listener>, stop: &CancellationToken) {
+    if let Some(listener) = listener {
+        let serving = listener.serve(api::metrics_router(Arc::clone(app)), stop.clone());
+        app.tasks.spawn(serving);
+    }
 }
 
 /// Builds and maintains the indexes of the knowledge base, and removes deleted text, in the background for as long as the server runs.
@@ -270,14 +298,16 @@ fn write_lock_file(app: &App, address: SocketAddr, tls: Option<&Tls>) -> Result<
 }
 
 /// Prints address, model and database to stdout; the log goes to stderr.
-fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
+fn announce(app: &App, address: SocketAddr, metrics: Option<SocketAddr>, key: Option<&str>, json: bool) {
     let address = url(address, &app.config);
     let model = provider::describe(&app.config.model);
     let database = app.config.database.to_string();
     let curl = key.map(|key| curl(&address, key));
+    let metrics = metrics.map(|address| format!("http://{}/metrics", reachable(address)));
     if json {
         let line = json!({
             "address": address, "model": model, "database": database, "key": key, "curl": curl, "four_eyes": app.config.four_eyes,
+            "metrics": metrics,
         });
         print::line(&line.to_string());
         return;
@@ -288,6 +318,9 @@ fn announce(app: &App, address: SocketAddr, key: Option<&str>, json: bool) {
     }
     print::line(&format!("Model: {model}"));
     print::line(&format!("Database: {database}"));
+    if let Some(metrics) = metrics {
+        print::line(&format!("Metrics: {metrics} (without a key)"));
+    }
     if !app.config.four_eyes {
         print::line("Approvals: four_eyes is off, so whoever asks for a call may also approve it");
     }

@@ -12,6 +12,8 @@ mod config;
 mod contract;
 #[path = "cli/conversations.rs"]
 mod conversations;
+#[path = "cli/doctor.rs"]
+mod doctor;
 #[path = "cli/function_log.rs"]
 mod function_log;
 #[path = "cli/ids.rs"]
@@ -38,6 +40,8 @@ mod serve;
 mod status;
 #[path = "cli/support.rs"]
 mod support;
+#[path = "cli/telemetry.rs"]
+mod telemetry;
 #[path = "../../../tests/postgres/fresh.rs"]
 mod testbed;
 #[path = "cli/tls.rs"]

@@ -1,7 +1,7 @@
 //! What is written of a call when it starts and when it ends: its row, the model's message, the state patch, the client's event.
 
 use serde_json::json;
-use werkruf_contract::{CallStatus, EventType, State, ToolContext, ToolErrorDetail, ToolStarted};
+use werkruf_contract::{CallStatus, EventType, Runner, State, ToolContext, ToolErrorDetail, ToolStarted};
 use werkruf_store::{CallEnd, CallRow, CallStart, NewCall, NewMessage, Replacement};
 
 use super::batch::HistorySlot;
@@ -112,7 +112,15 @@ pub(crate) fn finish_call(
             "cache_hit": outcome.cache_hit, "error": outcome.detail().map(ToolErrorDetail::for_readers)}))
     });
     log_call(scope, row, outcome, took_ms);
+    count(scope, row, outcome.status, took_ms);
     journal.stage_event(EventType::ToolFinished, &outcome.finished_event(row));
+}
+
+/// Counts a call by the name in the configuration; one that the provider ran by its kind, because the provider chooses the name.
+fn count(scope: &TurnScope, row: &CallRow, status: CallStatus, took_ms: u64) {
+    let configured = || scope.setup.registry.find(&row.tool_name).map(|entry| &*entry.spec().name);
+    let name = if row.runner == Runner::Provider { Some(row.kind.as_str()) } else { configured() };
+    scope.models.metrics.call_ended(name, status, took_ms);
 }
 
 /// Writes an outcome into a row.

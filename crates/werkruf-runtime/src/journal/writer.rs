@@ -11,6 +11,7 @@ use werkruf_store::{Cluster, Fence, NewEvent, OpenTurn, Opened, StoreError, Turn
 use super::announce::Audience;
 use super::change::{Change, CommitPoint, Event};
 use crate::lease::{RunningTurn, Wakeup};
+use crate::metrics::{Metrics, Retried};
 use crate::stored::json;
 use crate::stream::{Broadcast, LiveEvent};
 use crate::timer;
@@ -28,6 +29,7 @@ pub(crate) struct JournalStore {
     /// Wakes the loop that sends rows of the outbox.
     pub(crate) outbox: Wakeup,
     pub(crate) clock: Clock,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// Changes that are not durable yet.
@@ -46,7 +48,9 @@ impl JournalStore {
         crash::point("before_a");
         let sent_at = timer::now();
         let sends = !open.outbox.is_empty();
-        let opened = self.turns.open_turn(open).await?;
+        let opened = self.turns.open_turn(open).await;
+        self.metrics.committed(opened.is_ok(), sent_at.elapsed());
+        let opened = opened?;
         if let Opened::Stored { fence: Some(fence), .. } = &opened {
             running.lease().acquire(fence, sent_at);
         }
@@ -222,11 +226,20 @@ impl Journal {
         let kinds: Vec<EventType> = write.events.iter().map(|event| event.kind).collect();
         let rows = write.events.iter().zip(sent);
         let sent: Vec<Arc<str>> = rows.map(|(row, sent)| sent.map_or_else(|| Arc::from(row.data.as_str()), Arc::from)).collect();
+        let (retried, status) = (write.retries.len(), write.turn.as_ref().map(|turn| turn.status));
         let ends_lease = write.turn.as_ref().is_some_and(|turn| turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval);
         write.release_reservations |= ends_lease && self.reserved.load(Ordering::Relaxed);
         // A write that failed may have been stored all the same.
         let broadcast = &self.store.broadcast;
-        let written = self.write(write).await.inspect_err(|_| broadcast.resynchronize(self.stream_id))?;
+        let sent_at = timer::now();
+        let written = self.write(write).await;
+        let metrics = &self.store.metrics;
+        metrics.committed(written.is_ok(), sent_at.elapsed());
+        let written = written.inspect_err(|_| broadcast.resynchronize(self.stream_id))?;
+        metrics.tried_again(Retried::Tool, retried);
+        if let Some(status) = status {
+            metrics.turn_ended(status, Some(self.running.since().elapsed()));
+        }
         if ends_lease {
             self.running.lease().release();
         }
@@ -263,6 +276,7 @@ impl Journal {
             drop(leased);
             match written {
                 Err(error) if error.is_retryable() && (tried < COMMIT_TRIES || !self.deadline.passed()) => {
+                    self.store.metrics.tried_again(Retried::Commit, 1);
                     tracing::warn!(turn_id = %self.turn_id, tried, %error, "a commit of the turn failed; trying again");
                     tokio::time::sleep(COMMIT_PAUSE * tried.min(COMMIT_TRIES)).await;
                 }

@@ -38,6 +38,12 @@ impl TurnQueues {
         };
         QueuePlace { queues: self.clone(), stream_id, started }
     }
+
+    /// How many turns wait behind another turn of their conversation.
+    pub(crate) fn waiting(&self) -> usize {
+        let queues = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.values().flatten().filter(|place| !place.is_closed()).count()
+    }
 }
 
 impl QueuePlace {
@@ -92,7 +98,9 @@ mod tests {
         let mut fourth = queues.enter(conversation);
         assert!(first.is_first() && !second.is_first());
         assert!(queues.enter(Uuid::from_u128(2)).is_first());
+        assert_eq!(queues.waiting(), 3);
         drop(third);
+        assert_eq!(queues.waiting(), 2);
         drop(first);
         second.reached().await;
         drop(second);

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::time::Instant;
 use werkruf_contract::{Cancel, Uuid};
 
 use super::local::LocalLease;
+use crate::timer;
 
 /// The part of a running turn that other tasks may touch: its stop signals and its lease.
-#[derive(Default)]
 pub(crate) struct RunningTurn {
+    /// When this process accepted the turn or took it over.
+    since: Instant,
     canceled: Cancel,
     /// Raised when the process must stop before the turn has ended.
     released: Cancel,
@@ -23,7 +26,25 @@ pub(crate) struct RunningTurn {
     calls: Mutex<BTreeMap<Uuid, Cancel>>,
 }
 
+impl Default for RunningTurn {
+    fn default() -> Self {
+        Self {
+            since: timer::now(),
+            canceled: Cancel::default(),
+            released: Cancel::default(),
+            recheck: Cancel::default(),
+            lost: Cancel::default(),
+            lease: LocalLease::default(),
+            calls: Mutex::default(),
+        }
+    }
+}
+
 impl RunningTurn {
+    pub(crate) const fn since(&self) -> Instant {
+        self.since
+    }
+
     fn calls(&self) -> MutexGuard<'_, BTreeMap<Uuid, Cancel>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -21,6 +21,7 @@ use super::gate::ModelGate;
 use super::usage::{Meter, Sending, Settlement};
 use super::worst_case::{MAX_SEARCHES, worst_case};
 use crate::budgets::{Applicable, BudgetBook, Spender, TurnTokens, WorstCase};
+use crate::metrics::Metrics;
 use crate::timer;
 
 /// A reservation outlives its request by this much, for the row that settles it.
@@ -38,6 +39,7 @@ pub struct ModelAccounts {
     /// Of requests outside a turn; a turn has its own.
     pub prices: Arc<PriceTable>,
     pub clock: Clock,
+    pub metrics: Arc<Metrics>,
 }
 
 impl ModelAccounts {
@@ -131,13 +133,15 @@ impl ModelAccess {
             key_id: self.spender.key_id,
             prices: &self.accounts.prices,
             clock: &self.accounts.clock,
+            metrics: &self.accounts.metrics,
         }
     }
 
     /// Writes a row by itself. A failed write is logged; it must not cost the answer.
     async fn put(&self, row: NewUsage) {
         if let Err(error) = self.accounts.usage.put_usage(self.owner.clone(), row, self.accounts.clock.now()).await {
-            tracing::error!(%error, "the usage row of a model request could not be written");
+            let turn_id = self.owner.turn_id.map(tracing::field::display);
+            tracing::error!(turn_id, tenant_id = %self.owner.tenant_id, %error, "the usage row of a model request could not be written");
         }
     }
 
@@ -160,7 +164,7 @@ impl ModelAccess {
         };
         self.tokens.reserve(worst.tokens).map_err(|refusal| refused(&refusal))?;
         let sending = Sending::starting(&self.accounts.clock);
-        let row = estimated.then(|| meter.settle(&sending, &Settlement::Aborted { received: "" })).flatten();
+        let row = estimated.then(|| meter.reservation(&sending)).flatten();
         let mut reserved = Reserved {
             sending,
             row_id: row.as_ref().map(|row| row.id),

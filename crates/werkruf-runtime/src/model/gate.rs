@@ -7,6 +7,7 @@
 //! [`ModelAccess`]: super::access::ModelAccess
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use werkruf_contract::Deadline;
@@ -28,17 +29,23 @@ pub struct ModelGate {
     slots: Option<Arc<Semaphore>>,
     /// Embedding requests have slots of their own: a search must not wait for long answers, nor a chat for a batch of vectors.
     embedding_slots: Option<Arc<Semaphore>>,
+    waiting: AtomicUsize,
 }
 
 impl ModelGate {
     /// A gate that lets this many requests be in progress, and as many for embeddings; 0 means no limit.
     pub fn new(providers: ModelProviders, concurrency: usize) -> Self {
         let slots = || (concurrency > 0).then(|| Arc::new(Semaphore::new(concurrency)));
-        Self { providers, slots: slots(), embedding_slots: slots() }
+        Self { providers, slots: slots(), embedding_slots: slots(), waiting: AtomicUsize::new(0) }
     }
 
     pub(crate) fn chat_provider(&self) -> &dyn Provider {
         &*self.providers.chat
+    }
+
+    /// How many requests wait for a slot.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     pub(super) const fn web_search(&self) -> Option<&WebSearch> {
@@ -62,10 +69,29 @@ impl ModelGate {
     async fn admit_into(&self, slots: Option<&Arc<Semaphore>>) -> Admission<'_> {
         let slot = match slots {
             // The semaphore is never closed, so this cannot fail.
-            Some(slots) => Arc::clone(slots).acquire_owned().await.ok(),
+            Some(slots) => {
+                let _waiting = Waiting::new(&self.waiting);
+                Arc::clone(slots).acquire_owned().await.ok()
+            }
             None => None,
         };
         Admission { providers: &self.providers, _slot: slot }
+    }
+}
+
+/// Counts a request while it waits for a slot, also when it gives up.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

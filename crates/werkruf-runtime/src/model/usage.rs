@@ -9,6 +9,8 @@ use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{Answer, ModelError, ModelFault, TokenUsage};
 use werkruf_store::NewUsage;
 
+use crate::metrics::{Metrics, ModelOutcome};
+
 /// Bytes per token where the provider did not count.
 const BYTES_PER_TOKEN: usize = 4;
 
@@ -74,6 +76,7 @@ pub(crate) struct Meter<'a> {
     pub(crate) key_id: Option<Uuid>,
     pub(crate) prices: &'a PriceTable,
     pub(crate) clock: &'a Clock,
+    pub(crate) metrics: &'a Metrics,
 }
 
 /// How a request ended.
@@ -94,9 +97,35 @@ pub(crate) enum Settlement<'a> {
     },
 }
 
+impl Settlement<'_> {
+    const fn outcome(&self) -> ModelOutcome {
+        match self {
+            Self::Answered { .. } => ModelOutcome::Answered,
+            Self::Aborted { .. } => ModelOutcome::Aborted,
+            Self::Failed { error, .. } => match error.fault {
+                ModelFault::Connect => ModelOutcome::Unreachable,
+                ModelFault::Refused { .. } => ModelOutcome::Refused,
+                ModelFault::FirstByte | ModelFault::Idle => ModelOutcome::Timeout,
+                ModelFault::Incomplete | ModelFault::Protocol => ModelOutcome::Broken,
+            },
+        }
+    }
+}
+
 impl Meter<'_> {
-    /// The usage row of the request; `None` where nothing was sent.
+    /// The usage row of the request, which has ended; `None` where nothing was sent.
     pub(crate) fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
+        let row = self.usage(sending, settlement);
+        self.metrics.model_request_ended(self.operation, settlement.outcome(), row.as_ref());
+        row
+    }
+
+    /// The estimated row of a request that is about to leave.
+    pub(crate) fn reservation(&self, sending: &Sending) -> Option<NewUsage> {
+        self.usage(sending, &Settlement::Aborted { received: "" })
+    }
+
+    fn usage(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
         if let Settlement::Failed { error, .. } = settlement {
             sending.identify(error.request_id.as_deref());
         }

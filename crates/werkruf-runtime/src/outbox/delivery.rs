@@ -54,6 +54,7 @@ impl Delivery {
             Claimed::GiveUp { row, code } => (row, SendEnd::Dead { code: code.to_owned(), message: "given up".to_owned() }),
         };
         log(&row, &end);
+        self.engine.store.models.metrics.sent(&end);
         match self.settle(&row, end).await {
             Ok(true) => crash::point("outbox_settled"),
             Ok(false) => tracing::debug!(outbox_id = %row.id, "a report settled the row first"),
@@ -71,12 +72,12 @@ impl Delivery {
 
     /// One sending, in a task of its own: a channel that panics or hangs harms no other row.
     async fn send(&self, channel: &Arc<dyn Channel>, row: &OutboxRow) -> SendResult {
-        let (channel, row) = (Arc::clone(channel), row.clone());
+        let (channel, row, outbox_id) = (Arc::clone(channel), row.clone(), row.id);
         let task = AbortOnDropHandle::new(self.engine.tasks.spawn(async move { channel.send(&row).await }));
         match tokio::time::timeout(SEND_TIMEOUT, task).await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => {
-                tracing::error!(%error, "a channel panicked while it sent a row");
+                tracing::error!(%outbox_id, %error, "a channel panicked while it sent a row");
                 SendResult::Unknown { code: "channel_panicked".to_owned(), message: "the channel broke while it sent this".to_owned() }
             }
             Err(_) => SendResult::Unknown { code: "no_answer".to_owned(), message: "the channel did not answer in time".to_owned() },

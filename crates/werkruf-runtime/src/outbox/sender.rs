@@ -1,7 +1,6 @@
 //! The loop that claims rows that are due and sends them, until the process drains.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -39,7 +38,7 @@ pub(crate) async fn run(engine: &Arc<Engine>) {
         }
         failing = claimed.is_err();
         if !failing {
-            engine.outbox_progress_ms.store(engine.store.clock.now().as_millisecond(), Ordering::Relaxed);
+            engine.outbox_progress.tick(engine.store.clock.now());
         }
         let pause = claimed.unwrap_or(POLL);
         if stopping {

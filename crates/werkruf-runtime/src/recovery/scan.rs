@@ -51,7 +51,9 @@ pub(crate) async fn recover_until_stopped(engine: &Arc<Engine>) {
 async fn scan(engine: &Arc<Engine>) -> Result<(), StoreError> {
     expire_approvals(engine).await?;
     engine.store.models.budgets.release_expired(engine.store.clock.now()).await?;
-    recover(engine).await.map(|_| ())
+    recover(engine).await.map(|_| ())?;
+    engine.recovery_progress.tick(engine.store.clock.now());
+    Ok(())
 }
 
 async fn until_next_scan(engine: &Engine, wakeups: &mut WakeupListener) {

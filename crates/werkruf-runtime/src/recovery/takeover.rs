@@ -108,6 +108,10 @@ impl Takeover {
         let fence = self.claim().await?;
         registration.running().lease().acquire(&fence, sent_at);
         crash::point("after_claim");
+        // A turn that waited for an approval or for its start was left by nobody.
+        if !self.unstarted && self.turn.status != TurnStatus::AwaitingApproval {
+            self.engine.store.models.metrics.took_over();
+        }
         // Read again under the lease: since the scan, another process may have taken the turn a step further. Where one process holds the
         // database, a crash was counted at the start, and this takeover counts only if nothing comes of it. In a cluster the claim itself has
         // counted the loss.

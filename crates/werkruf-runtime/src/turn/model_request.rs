@@ -14,6 +14,7 @@ use super::reservation::{Departing, Held};
 use super::state::Stop;
 use crate::call::TurnScope;
 use crate::journal::{Change, CommitPoint};
+use crate::metrics::Retried;
 use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Sending, Settlement, pause_before_retry};
 use crate::timer;
 
@@ -105,6 +106,7 @@ impl TurnRequest<'_> {
             }
             Box::pin(self.abandon(received)).await?;
             self.pause(sent, &error).await?;
+            self.scope.models.metrics.tried_again(Retried::Model, 1);
         }
     }
 
@@ -303,6 +305,7 @@ impl TurnRequest<'_> {
             key_id: scope.caller.key_id,
             prices: &scope.setup.prices,
             clock: &scope.clock,
+            metrics: &scope.models.metrics,
         };
         meter.settle(sending, settlement)
     }

@@ -77,6 +77,7 @@ impl UnstartedTurn<'_> {
         let Some(seq) = store.turns.cancel_waiting(tenant_id, turn_id, cancellation).await? else {
             return Ok(false);
         };
+        store.models.metrics.turn_ended(change.status, None);
         log_unstarted_turn(conversation_id, turn_id, change.status, &error_event.code);
         if sends {
             self.engine.journals.outbox.wake();

@@ -69,6 +69,7 @@ impl Office {
             usage: store.clone(),
             budgets: Default::default(),
             prices: Default::default(),
+            metrics: Default::default(),
             clock: clock.clone(),
         };
         let limits = Limits { turns_per_minute_user: 0, turns_per_minute_key: 0, ..Limits::default() };

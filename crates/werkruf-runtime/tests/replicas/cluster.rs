@@ -86,6 +86,7 @@ impl Cluster {
             usage: store.clone(),
             budgets: Arc::new(BudgetBook::new(store.clone())),
             prices: Default::default(),
+            metrics: Default::default(),
             clock: self.clock.clone(),
         };
         let limits = Limits { drain_ms: 500, turns_per_minute_user: 0, turns_per_minute_key: 0, ..Limits::default() };

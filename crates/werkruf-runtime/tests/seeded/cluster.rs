@@ -102,6 +102,7 @@ impl Cluster {
                 usage: store,
                 budgets: Default::default(),
                 prices: Default::default(),
+                metrics: Default::default(),
                 clock: world.clock.clone(),
             },
             clock: world.clock.clone(),

@@ -10,6 +10,7 @@ mod budgets;
 mod client_requests;
 mod cluster;
 mod credentials;
+mod diagnosis;
 mod erase;
 mod error;
 mod fault;
@@ -84,25 +85,28 @@ pub struct PostgresStore {
 impl PostgresStore {
     /// Connects, and brings the schema up to date.
     pub async fn open(options: PostgresOptions, clock: &Clock, modules: Modules) -> Result<Arc<Self>, StoreError> {
-        options.check_schema()?;
-        let pool = pool(&options)?;
-        let ttl = options.lease_ttl.as_secs_f64();
-        let mut store = Self {
-            pool,
-            options,
-            ttl,
-            clock: clock.clone(),
-            notifier: None,
-            commits: AtomicU64::new(0),
-            modules,
-            recorder: Recorder::new(SecretKeys::default(), clock),
-        };
+        let mut store = Self::unmigrated(options, clock, modules)?;
         store.migrate().await?;
         if !store.options.poll_only {
             let Address { driver, encryption } = address(&store.options)?;
             store.notifier = Some(Notifier::open(driver, encryption, &store.options.schema, clock));
         }
         Ok(Arc::new(store))
+    }
+
+    /// The store as it is before its first connection.
+    fn unmigrated(options: PostgresOptions, clock: &Clock, modules: Modules) -> Result<Self, StoreError> {
+        options.check_schema()?;
+        Ok(Self {
+            pool: pool(&options)?,
+            ttl: options.lease_ttl.as_secs_f64(),
+            options,
+            clock: clock.clone(),
+            notifier: None,
+            commits: AtomicU64::new(0),
+            modules,
+            recorder: Recorder::new(SecretKeys::default(), clock),
+        })
     }
 
     /// How long a lease or a claim counts without being renewed.

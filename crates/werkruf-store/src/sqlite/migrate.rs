@@ -89,7 +89,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path, parts: &[Part], now:
 pub(super) fn report(path: &Path, parts: &[Part]) -> Result<SchemaReport, StoreError> {
     let mut applied_here = Vec::new();
     if path.is_file() {
-        let connection = super::open::read_only(path)?;
+        let connection = super::open::unchanged(path)?;
         if has_record(&connection, path)? {
             applied_here = applied(&connection)?;
         }

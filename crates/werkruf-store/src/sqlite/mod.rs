@@ -11,6 +11,7 @@ mod budgets;
 mod client_requests;
 mod cluster;
 mod credentials;
+mod diagnosis;
 mod erase;
 mod erased_list;
 mod export;

@@ -52,6 +52,18 @@ pub(super) fn read_only(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// A look at a file that perhaps no process has open. Without a WAL the file is read as it is: SQLite would make a WAL and its index otherwise.
+#[expect(clippy::disallowed_methods, reason = "this is where the database is opened")]
+pub(super) fn unchanged(path: &Path) -> Result<Connection, StoreError> {
+    if super::migrate::beside(path, "-wal").exists() {
+        return read_only(path);
+    }
+    // These characters have a meaning in an address of a file.
+    let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    Ok(Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?)
+}
+
 /// Caches statements, and makes their plans independent of the bound values. Otherwise each reuse of a cached statement, whose bindings
 /// were cleared, would plan it again.
 fn plan_once(connection: &Connection) -> Result<(), StoreError> {

@@ -26,6 +26,11 @@ impl Readers {
         Self { slots: Arc::new(connections.into_iter().map(Mutex::new).collect()), permits }
     }
 
+    /// How many connections there are, and how many of them nobody uses.
+    pub(super) fn count(&self) -> (usize, usize) {
+        (self.slots.len(), self.permits.available_permits())
+    }
+
     /// A look-up of a few rows by index.
     pub(super) async fn look_up<T>(&self, read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send) -> Result<T, StoreError> {
         let _permit = self.permits.acquire().await.map_err(|_| closed())?;

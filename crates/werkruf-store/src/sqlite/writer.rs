@@ -103,6 +103,11 @@ impl Writer {
         self.tally.full.store(false, Ordering::Release);
     }
 
+    /// How many jobs wait for the writer.
+    pub(super) fn waiting(&self) -> usize {
+        self.sender.as_ref().map_or(0, |sender| sender.max_capacity() - sender.capacity())
+    }
+
     pub(super) fn counts(&self) -> Counts {
         Counts {
             commits: self.tally.commits.load(Ordering::Acquire),

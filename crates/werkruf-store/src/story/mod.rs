@@ -10,6 +10,7 @@ mod budgets;
 mod client_requests;
 mod closer;
 mod credentials;
+mod diagnosis;
 mod lists;
 mod manage_people;
 mod outbox;
@@ -36,6 +37,7 @@ pub(crate) use budgets::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
 pub(crate) use credentials::*;
+pub(crate) use diagnosis::*;
 pub(crate) use lists::*;
 pub(crate) use manage_people::*;
 pub(crate) use outbox::*;
@@ -135,6 +137,7 @@ macro_rules! tell {
             a_rewritten_head_is_found_by_its_signature,
             acts_at_once_make_a_chain_without_holes,
             usage_of_a_tool_belongs_to_its_turn,
+            a_diagnosis_counts_what_waits_and_what_is_wrong,
             sums_stay_when_days_are_rolled_up_and_rows_deleted,
             expired_rows_of_a_module_are_deleted,
             rows_of_a_module_are_erased_with_their_person,

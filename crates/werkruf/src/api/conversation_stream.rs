@@ -76,7 +76,7 @@ impl ConversationStream {
                 Ok(chunk) if chunk.is_empty() => {}
                 Ok(chunk) => return Some(chunk),
                 Err(error) => {
-                    tracing::warn!(%error, "a stream ended early: the stored events could not be read");
+                    tracing::warn!(conversation_id = %self.conversation_id, %error, "a stream ended early: the stored events could not be read");
                     self.phase = Phase::Ended;
                     return Some(Bytes::from_static(RETRY_HINT));
                 }

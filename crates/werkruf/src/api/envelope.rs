@@ -21,6 +21,15 @@ pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: 
     let id = request_id::sane(request.headers()).map_or_else(|| api.app.clock.new_id().to_string(), str::to_owned);
     let mut response = next.run(request).await;
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
+        if error.status().is_server_error() {
+            // What failed was logged where it failed; this line says whose request it was.
+            tracing::warn!(
+                request_id = id,
+                code = error.code(),
+                status = error.status().as_u16(),
+                "a request was answered with an error of the server"
+            );
+        }
         *response.body_mut() = Body::from(if openai { error_body::body(&error).to_string().into_bytes() } else { error.body(&id) });
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         response.headers_mut().remove(http::header::CONTENT_LENGTH);

@@ -1,7 +1,6 @@
 //! Liveness, readiness and the OpenAPI document: the routes that need no credential.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Json;
@@ -18,13 +17,10 @@ use werkruf_store::StoreError;
 
 use super::ApiState;
 use super::openapi::openapi;
+use crate::loops::Loops;
 
 /// A database that does not answer within this time is not ready.
 const PING_TIMEOUT: Duration = Duration::from_millis(1800);
-/// An embedder without progress for this long counts as stalled. One request of it may take two minutes.
-const EMBEDDER_STALL_MS: i64 = 180_000;
-/// The outbox is looked at every ten seconds at least.
-const OUTBOX_STALL_MS: i64 = 60_000;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(document))
@@ -34,22 +30,6 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, description = "The process answers.")))]
 async fn healthz() -> &'static str {
     "ok\n"
-}
-
-#[derive(Serialize, ToSchema)]
-struct Loop {
-    /// Milliseconds since the last progress; null if there was none.
-    last_progress_ms: Option<i64>,
-    ok: bool,
-}
-
-#[derive(Serialize, ToSchema)]
-struct Loops {
-    writer: Loop,
-    /// Computes the vectors of chunks; null without an embedding model.
-    embedder: Option<Loop>,
-    /// Sends what people and programs are told.
-    outbox: Loop,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -82,10 +62,10 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
             false
         }
     };
-    let now = api.app.clock.now().as_millisecond();
     if ok {
-        api.writer_progress_ms.store(now, Ordering::Relaxed);
+        api.writer_progress.tick(api.app.clock.now());
     }
+    let loops = Loops::with_writer(&api.app, api.writer_progress.last(), ok);
     let draining = api.app.runtime.is_draining();
     if draining {
         warnings.push("draining: the server is shutting down".to_owned());
@@ -98,24 +78,10 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
         warnings
             .push("deleted_text: another program reads the database file, so its WAL still has the text of a deleted document".to_owned());
     }
-    let progress_ms = api.writer_progress_ms.load(Ordering::Relaxed);
-    let writer = Loop { last_progress_ms: (progress_ms > 0).then(|| (now - progress_ms).max(0)), ok };
-    let embedder = api.app.knowledge.embedder().map(|embedder| {
-        let progress_ms = embedder.progress_ms();
-        let last_progress_ms = (progress_ms > 0).then(|| (now - progress_ms).max(0));
-        Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < EMBEDDER_STALL_MS) }
-    });
-    let outbox_ms = api.app.runtime.outbox_progress_ms();
-    let last_progress_ms = (outbox_ms > 0).then(|| (now - outbox_ms).max(0));
-    let outbox = Loop { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < OUTBOX_STALL_MS) };
     let ready = ok && !draining;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let mut response = (
-        status,
-        [(CACHE_CONTROL, HeaderValue::from_static("no-store"))],
-        Json(Ready { ready, loops: Loops { writer, embedder, outbox }, warnings }),
-    )
-        .into_response();
+    let mut response =
+        (status, [(CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(Ready { ready, loops, warnings })).into_response();
     if !ready {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }

@@ -7,6 +7,7 @@
 //! Invariants: only the routes in `open_routes` answer without a credential, and an unknown path needs one too; every authenticated
 //! route has a policy; every error is an [`ApiError`].
 
+mod access_log;
 mod admin_backup;
 pub(crate) mod answer;
 pub(crate) mod approvals;
@@ -21,6 +22,7 @@ pub(crate) mod context;
 mod conversation_stream;
 mod conversations;
 mod cors;
+mod doctor;
 mod envelope;
 mod erasure;
 pub(crate) mod error;
@@ -38,6 +40,7 @@ mod knowledge_files;
 mod knowledge_rights;
 mod legacy;
 pub(crate) mod lookup;
+mod metrics;
 mod openapi;
 pub(crate) mod outage;
 mod outbox;
@@ -61,7 +64,6 @@ mod workspace;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicI64;
 
 use axum::Router;
 use axum::extract::Request;
@@ -69,9 +71,11 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use http::StatusCode;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
+use werkruf_runtime::LoopProgress;
 
 use byte_budget::ByteBudget;
 pub use error::ApiError;
+pub use metrics::metrics_router;
 pub use openapi::openapi;
 pub use policy::Policy;
 
@@ -84,8 +88,8 @@ use crate::whatsapp;
 /// The state that all handlers share.
 pub(crate) struct ApiState {
     pub(crate) app: Arc<App>,
-    /// When the database last answered a probe, as Unix time in milliseconds; 0 means never.
-    pub(crate) writer_progress_ms: AtomicI64,
+    /// When the database last answered a probe.
+    pub(crate) writer_progress: LoopProgress,
     /// The proxies whose `X-Forwarded-For` is believed.
     pub(crate) proxies: Proxies,
     /// The memory that the requests in progress may take.
@@ -124,6 +128,8 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(module("knowledge", on.knowledge, knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes())))
         .merge(reload::routes())
         .merge(status::routes())
+        .merge(metrics::routes())
+        .merge(doctor::routes())
         .merge(workspace::routes())
         .merge(admin_backup::routes())
         .merge(retention::routes())
@@ -155,7 +161,7 @@ pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.config.cors_origins);
     let proxies = Proxies::of(&app.config.trusted_proxies);
     let bytes = Arc::new(ByteBudget::new(app.config.bytes_in_flight));
-    let api = Arc::new(ApiState { app, writer_progress_ms: AtomicI64::new(0), proxies, bytes });
+    let api = Arc::new(ApiState { app, writer_progress: LoopProgress::default(), proxies, bytes });
     let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
     let (open, _) = open_routes().split_for_parts();
     authenticated_routes
@@ -168,5 +174,6 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(cors)
         .layer(CatchPanicLayer::custom(envelope::panicked))
         .layer(from_fn_with_state(Arc::clone(&api), envelope::envelope))
+        .layer(from_fn_with_state(Arc::clone(&api), access_log::record))
         .with_state(api)
 }

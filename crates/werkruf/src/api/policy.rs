@@ -96,7 +96,10 @@ pub(crate) async fn authenticate(State(api): State<Arc<ApiState>>, mut request: 
         Ok(identity) => {
             let identity = Arc::new(identity);
             request.extensions_mut().insert(Authenticated(Arc::clone(&identity)));
-            api.app.access.streams.tie(&identity, next.run(request).await)
+            let mut response = api.app.access.streams.tie(&identity, next.run(request).await);
+            // For the access log.
+            response.extensions_mut().insert(Authenticated(identity));
+            response
         }
         Err(error) => error.into_response(),
     }

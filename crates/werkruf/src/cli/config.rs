@@ -77,7 +77,7 @@ fn print_violations(violations: &[ConfigViolation], warnings: &[ConfigViolation]
 }
 
 /// Requests one call of a tool that does nothing from the configured model, and reports the result.
-async fn check_model(config: &Config, client: &reqwest::Client) -> Result<Value, CliError> {
+pub(super) async fn check_model(config: &Config, client: &reqwest::Client) -> Result<Value, CliError> {
     if matches!(config.model, ModelConfig::Offline) {
         return Ok(json!({"ok": false, "text": "no language model is connected; set OPENAI_API_KEY or OPENAI_BASE_URL"}));
     }

@@ -13,6 +13,7 @@ mod config;
 mod contract;
 mod conversations;
 mod database;
+mod doctor;
 mod error;
 mod explain;
 #[cfg(feature = "flights")]
@@ -129,6 +130,11 @@ enum Command {
         after_help = "Examples:\n  werkruf status\n  werkruf status --json\n  WERKRUF_KEY=$ADMIN_KEY werkruf status --server https://chat.example.org"
     )]
     Status,
+    /// Say what is wrong with the installation and what to do; exit 1 if something is
+    #[command(
+        after_help = "Examples:\n  werkruf doctor\n  werkruf doctor --json | jq '.findings[] | select(.severity == \"error\")'\n  werkruf doctor --live      also asks the models\n  WERKRUF_KEY=$ADMIN_KEY werkruf doctor --server https://chat.example.org"
+    )]
+    Doctor(doctor::Command),
     /// Talk to an assistant: one message, or line by line
     #[command(
         after_help = "Examples:\n  werkruf chat 'Which requests are open?'\n  werkruf chat                                    line by line; Ctrl-D ends\n  \
@@ -317,6 +323,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
             Ok(serve::serve(session.config_for_server()?, json).await?)
         }
         Some(Command::Status) => status::run(&session).await,
+        Some(Command::Doctor(command)) => doctor::run(&session, &command).await,
         Some(Command::Chat(command)) => chat::run(&session, command).await,
         Some(Command::Conversations(command)) => conversations::run(&session, command).await,
         Some(Command::Tools(command)) => tools::run(&session, command).await,

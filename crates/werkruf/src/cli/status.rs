@@ -95,7 +95,7 @@ async fn counts_of_database(session: &Session) -> Result<Value, CliError> {
 }
 
 /// The schema of the database; nothing if there is no database.
-async fn schema(config: &Config) -> Result<Option<SchemaReport>, StartError> {
+pub(super) async fn schema(config: &Config) -> Result<Option<SchemaReport>, StartError> {
     let report = match &config.database {
         Database::Sqlite(file) if !file.try_exists().unwrap_or(true) => return Ok(None),
         Database::Sqlite(file) => {

@@ -36,6 +36,7 @@ pub(super) struct File {
     pub disabled_tools: Vec<String>,
     pub postgres: PostgresSection,
     pub log: LogSection,
+    pub metrics: MetricsSection,
     pub tls: TlsSection,
     pub model: ModelSection,
     pub embedding: EmbeddingSection,
@@ -71,6 +72,13 @@ pub(super) struct LogSection {
     pub filter: Option<String>,
     pub format: Option<String>,
     pub arguments: bool,
+}
+
+/// `[metrics]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct MetricsSection {
+    pub listen: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

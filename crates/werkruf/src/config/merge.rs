@@ -48,6 +48,9 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let listen =
         setting(("--listen", flags.listen.as_ref()), variable(Variable::WERKRUF_LISTEN), ("/listen", document.file.listen.as_ref()));
     let listen = listen.map_or_else(|| Ok(SocketAddr::from(DEFAULT_LISTEN)), |setting| address(document, &setting));
+    let metrics_listen =
+        setting(("", None), variable(Variable::WERKRUF_METRICS_LISTEN), ("/metrics/listen", document.file.metrics.listen.as_ref()));
+    let metrics_listen = metrics_listen.and_then(|setting| address(document, &setting).map_err(|fault| violations.push(fault)).ok());
     let database = setting(
         ("--database", flags.database.as_ref()),
         variable(Variable::WERKRUF_DATABASE),
@@ -66,6 +69,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let egress = egress(document, violations);
     let config = Config {
         listen,
+        metrics_listen,
         database,
         postgres: postgres::merge(document, environment, limits.turns.lease_ttl_ms, violations),
         admin_key: admin_key(environment, violations),

@@ -171,6 +171,8 @@ pub struct Config {
     /// Encrypts stored secrets; `None`: the key is in a file next to the database.
     pub secret_key: Option<SecretString>,
     pub log: LogConfig,
+    /// Where metrics are served without a credential; `None`: only on the server's own address, for the operator.
+    pub metrics_listen: Option<SocketAddr>,
     pub assistants: Vec<Assistant>,
     pub tools: Vec<HttpToolConfig>,
     pub webhooks: Vec<WebhookConfig>,

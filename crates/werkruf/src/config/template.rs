@@ -58,6 +58,9 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # format = "json"                      # text on a terminal, else json
 # arguments = true                     # function calls are logged with their arguments, not only the names
 
+# [metrics]                            # for Prometheus; docs/metrics.md lists them
+# listen = "127.0.0.1:9464"            # /metrics without a key on an address of its own; without it: /metrics with the operator's key
+
 # [approvals]
 # four_eyes = true                     # whoever asked for a call cannot approve it
 

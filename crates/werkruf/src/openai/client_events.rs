@@ -239,7 +239,7 @@ impl ClientEventReader {
 
 fn parse<T: DeserializeOwned>(event: &LiveEvent) -> Result<T, TurnFailure> {
     serde_json::from_str(&event.data).map_err(|error| {
-        tracing::error!(%error, kind = event.kind.as_str(), "an event cannot be read");
+        tracing::error!(turn_id = %event.turn_id, %error, kind = event.kind.as_str(), "an event cannot be read");
         TurnFailure::unreadable(event.turn_id)
     })
 }
