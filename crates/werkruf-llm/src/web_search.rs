@@ -32,6 +32,8 @@ pub struct WebSearchRequest {
     pub country: Option<String>,
     /// The most calls of the search tool; `None` leaves it to the provider.
     pub max_searches: Option<u32>,
+    /// A lower limit of the answer than the operator's.
+    pub max_output_tokens: Option<u32>,
 }
 
 /// The answer to a web search request.
@@ -89,7 +91,7 @@ impl WebSearch {
             "model": self.model(),
             "stream": false,
             "store": false,
-            "max_output_tokens": self.server.config.max_output_tokens,
+            "max_output_tokens": request.max_output_tokens.unwrap_or(self.server.config.max_output_tokens),
             "instructions": request.system,
             "input": input,
             "tools": [tool],
@@ -217,7 +219,7 @@ mod tests {
             first_byte: std::time::Duration::from_secs(1),
             idle: std::time::Duration::from_secs(1),
             record: None,
-            client: reqwest::Client::new(),
+            client: crate::http_client(&crate::HttpLimits::default()).unwrap(),
         };
         let search = WebSearch::new(config).unwrap();
         let body = |max_searches| search.body(&WebSearchRequest { max_searches, ..WebSearchRequest::default() });

@@ -22,7 +22,7 @@ use werkruf_tools::AskGpt;
 use werkruf_workspace::WorkspaceModule;
 
 use crate::api::outage::Outage;
-use crate::config::{BudgetConfig, Config, ConfigViolation, Database, PostgresConfig};
+use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
 use crate::installation::{initialize, put_budgets, resolve_tenants};
@@ -279,12 +279,6 @@ impl App {
         self.store.as_ref()
     }
 
-    /// Makes the configured budgets those of this configuration. Only a server does that: a command may have another configuration.
-    pub async fn put_configured_budgets(&self, configured: &[BudgetConfig]) -> Result<(), Vec<ConfigViolation>> {
-        put_budgets(configured, self.store.as_ref(), &self.clock).await?;
-        self.runtime.refresh_budgets().await.map_err(|error| vec![ConfigViolation::new("/budgets", error.to_string())])
-    }
-
     /// Reads the configuration again and replaces tools, assistants, safety profiles, budgets and WhatsApp's numbers and keywords; running turns keep the old ones.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
@@ -294,7 +288,7 @@ impl App {
         let (config, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
-        self.put_configured_budgets(&config.budgets).await?;
+        put_budgets(&config.budgets, self.store.as_ref(), &self.runtime, &self.clock).await?;
         self.modules.whatsapp.reload(resolve_tenants(config.whatsapp, &config.assistants, self.people(), &self.clock).await?);
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 use werkruf_contract::{Clock, Uuid};
-use werkruf_runtime::{Assistant, Assistants};
-use werkruf_store::{People, Store, TenantRow};
+use werkruf_runtime::{Assistant, Assistants, Runtime};
+use werkruf_store::{People, Store, StoreError, TenantRow};
 
 use crate::app::StartError;
 use crate::config::{BudgetConfig, Config, ConfigViolation};
@@ -56,16 +56,22 @@ pub(crate) async fn resolve_tenants(
     if violations.is_empty() { Ok(settings) } else { Err(violations) }
 }
 
-/// Stores the budgets of the configuration.
-pub(crate) async fn put_budgets(configured: &[BudgetConfig], store: &dyn Store, clock: &Clock) -> Result<(), Vec<ConfigViolation>> {
+/// Makes the configured budgets those of this configuration. Only a server does that: a command may have another configuration.
+pub(crate) async fn put_budgets(
+    configured: &[BudgetConfig],
+    store: &dyn Store,
+    runtime: &Runtime,
+    clock: &Clock,
+) -> Result<(), Vec<ConfigViolation>> {
     let mut budgets = Vec::new();
     for (at, budget) in configured.iter().enumerate() {
         let tenant = named_tenant(&budget.tenant, store, clock).await;
         let tenant = tenant.map_err(|message| vec![ConfigViolation::new(format!("/budgets/{at}/tenant"), message)])?;
         budgets.push(budget.budget(clock.new_id(), tenant.id, true, clock.now()));
     }
-    let stored = store.put_configured_budgets(budgets, clock.now()).await;
-    stored.map_err(|error| vec![ConfigViolation::new("/budgets", error.to_string())])
+    let unstored = |error: StoreError| vec![ConfigViolation::new("/budgets", error.to_string())];
+    store.put_configured_budgets(budgets, clock.now()).await.map_err(unstored)?;
+    runtime.refresh_budgets().await.map_err(unstored)
 }
 
 /// The tenant that the configuration names. One that is named by a slug is made.

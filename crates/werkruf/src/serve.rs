@@ -16,6 +16,7 @@ use werkruf_store::{Act, Author, SERVER_CHAIN};
 use crate::app::{App, StartError};
 use crate::cli::print;
 use crate::config::{Config, Connections};
+use crate::installation::put_budgets;
 use crate::listen::{Bounds, IsOperator, Listener, Proxies, Tls};
 use crate::lockfile::{LockFile, LockNote, reachable};
 use crate::{api, identity, provider, retention, telemetry};
@@ -68,7 +69,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     let stop = CancellationToken::new();
     // Before the first turn: a search of a resumed turn must not build an index itself.
     watch_knowledge(&app, &stop);
-    app.put_configured_budgets(&app.config.budgets).await.map_err(StartError::Config)?;
+    put_budgets(&app.config.budgets, app.store.as_ref(), &app.runtime, &app.clock).await.map_err(StartError::Config)?;
     // Turns that an earlier process left unfinished resume before new requests are accepted.
     app.runtime.recover().await?;
     let runtime = app.runtime.clone();

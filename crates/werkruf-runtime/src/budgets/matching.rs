@@ -35,6 +35,8 @@ pub(crate) struct WorstCase {
     pub(crate) tokens: i64,
     /// `None`: the model has no price.
     pub(crate) nano_usd: Option<i64>,
+    /// The longest answer that the tokens of the turn leave room for, where that is less than usual.
+    pub(crate) max_output: Option<u32>,
 }
 
 /// The budgets that count a request, with its subject in each, in the order in which their counters are locked. There is at least one.

@@ -28,6 +28,12 @@ impl TurnTokens {
         self.limit.is_some()
     }
 
+    /// What is left; `None`: not limited.
+    pub(crate) fn room(&self) -> Option<i64> {
+        let Counted { used, reserved } = *self.lock();
+        self.limit.map(|limit| limit.saturating_sub(used).saturating_sub(reserved))
+    }
+
     /// Continues the count of an earlier process.
     pub(crate) fn continue_from(&self, used: i64) {
         self.lock().used = used;

@@ -90,6 +90,8 @@ struct Reserved {
     reservation: Option<NewReservation>,
     /// What it holds of the turn's tokens.
     tokens: i64,
+    /// The longest answer that they leave room for.
+    max_output: Option<u32>,
 }
 
 impl ModelSource for ModelAccounts {
@@ -174,14 +176,20 @@ impl ModelAccess {
         let counts_tokens = self.tokens.is_limited() || applicable.as_ref().is_some_and(Applicable::counts_tokens);
         let worst = if counts_tokens {
             let (size, searches) = size();
-            worst_case(size, searches, meter.model, meter.prices).await
+            worst_case(size, searches, meter.model, meter.prices, self.tokens.room()).await
         } else {
             WorstCase::default()
         };
         self.tokens.reserve(worst.tokens).map_err(|refusal| refused(&refusal))?;
         let sending = Sending::starting(&self.accounts.clock);
         let row = estimated.then(|| meter.reservation(&sending)).flatten();
-        let mut reserved = Reserved { sending, row_id: row.as_ref().map(|row| row.id), reservation: None, tokens: worst.tokens };
+        let mut reserved = Reserved {
+            sending,
+            row_id: row.as_ref().map(|row| row.id),
+            reservation: None,
+            tokens: worst.tokens,
+            max_output: worst.max_output,
+        };
         match (applicable, row) {
             (Some(applicable), row) => match self.reserve_in(&applicable, worst, row, deadline).await {
                 Ok(reservation) => reserved.reservation = Some(reservation),
@@ -266,8 +274,9 @@ impl ModelAccess {
         }
         let meter = self.text_meter(provider.name(), provider.default_model(), &request);
         let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
-        let request = model_request(request);
+        let mut request = model_request(request);
         let reserved = self.reserve(&meter, || (provider.size(&request), 0), true, deadline).await?;
+        request.client_max_tokens = reserved.max_output;
         let sending = &reserved.sending;
         let mut received = String::new();
         let receiving = async {
@@ -313,8 +322,9 @@ impl ModelAccess {
         // The fees of a budget in money must have a bound.
         let counts_money = self.accounts.budgets.applicable(&self.spender).is_some_and(|applicable| applicable.counts_money());
         let max_searches = counts_money.then_some(MAX_SEARCHES);
-        let request = WebSearchRequest { system, messages, temperature, country, max_searches };
+        let mut request = WebSearchRequest { system, messages, temperature, country, max_searches, max_output_tokens: None };
         let reserved = self.reserve(&meter, || (web_search.size(&request), MAX_SEARCHES), true, deadline).await?;
+        request.max_output_tokens = reserved.max_output;
         let sending = &reserved.sending;
         match admission.search_web(web_search, &request, deadline).await {
             Ok(answer) => {

@@ -123,7 +123,7 @@ async fn first_worst_case(engine: &Engine, setup: &Setup, message: &InboundMessa
     };
     let provider = engine.store.models.gate.chat_provider();
     let model = request.model.as_deref().unwrap_or_else(|| provider.default_model());
-    worst_case(provider.size(&request), 0, model, &setup.prices).await
+    worst_case(provider.size(&request), 0, model, &setup.prices, message.context.budget_tokens).await
 }
 
 /// A channel with addresses cannot refuse a message: its turn is stored and ends at once, and the person reads why once per period.

@@ -71,7 +71,7 @@ impl TurnRequest<'_> {
                 Box::pin(self.departing().reserve(held)).await?;
             }
             let sending = Sending::default();
-            let opened = match journal.commit_while(self.in_time(self.open(&sending))).await? {
+            let opened = match journal.commit_while(self.in_time(self.open(&sending, held.limited(&self.request)))).await? {
                 Ok(opened) => opened,
                 Err(stop) => {
                     // A request that waits at the gate was not sent.
@@ -127,8 +127,9 @@ impl TurnRequest<'_> {
             self.departing().reserve(held).await?;
         }
         let (mut received, sending) = (String::new(), Sending::default());
+        let request = held.limited(&self.request);
         let receiving = async {
-            let (mut stream, _admission) = self.open(&sending).await?;
+            let (mut stream, _admission) = self.open(&sending, request).await?;
             while let Some(delta) = stream.next().await {
                 match delta? {
                     Delta::Text(text) => received.push_str(&text),
@@ -162,12 +163,12 @@ impl TurnRequest<'_> {
     }
 
     /// Passes the model gate and sends once. The admission is held until the answer is complete.
-    async fn open(&self, sending: &Sending) -> Result<(AnswerStream, Admission<'_>), ModelError> {
+    async fn open(&self, sending: &Sending, request: ModelRequest) -> Result<(AnswerStream, Admission<'_>), ModelError> {
         let admission = self.scope.models.gate.admit().await;
         self.scope.require_lease().await;
         crash::point("before_request");
         sending.start(&self.scope.clock);
-        let stream = admission.send(self.request.clone()).await?;
+        let stream = admission.send(request).await?;
         sending.identify(stream.request_id());
         crash::point("request_out");
         Ok((stream, admission))

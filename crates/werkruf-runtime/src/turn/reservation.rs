@@ -24,12 +24,23 @@ pub(super) struct Held {
     reservation: Option<NewReservation>,
     /// Of the tokens that the turn may use.
     tokens: i64,
+    /// The longest answer that they leave room for.
+    max_output: Option<u32>,
 }
 
 impl Held {
     /// What commit A, or a request that was not sent, has reserved already.
     pub(super) fn of(scope: &TurnScope) -> Self {
-        Self { reservation: scope.take_reservation(), tokens: 0 }
+        Self { reservation: scope.take_reservation(), ..Self::default() }
+    }
+
+    /// The request with the longest answer that there is room for.
+    pub(super) fn limited(&self, request: &ModelRequest) -> ModelRequest {
+        let mut request = request.clone();
+        if let Some(most) = self.max_output {
+            request.client_max_tokens = Some(request.client_max_tokens.map_or(most, |own| own.min(most)));
+        }
+        request
     }
 
     /// The request was sent: its row counts, and what was held for it ends.
@@ -66,10 +77,10 @@ impl Departing<'_> {
         let scope = self.scope;
         let applicable = scope.models.budgets.applicable(&scope.spender);
         let counts_tokens = scope.tokens.is_limited() || applicable.as_ref().is_some_and(Applicable::counts_tokens);
-        let worst = if counts_tokens { self.worst_case().await } else { WorstCase::default() };
         scope.tokens.settle(std::mem::take(&mut held.tokens), 0);
+        let worst = if counts_tokens { self.worst_case().await } else { WorstCase::default() };
         scope.tokens.reserve(worst.tokens).map_err(|refusal| self.refused(refusal))?;
-        held.tokens = worst.tokens;
+        (held.tokens, held.max_output) = (worst.tokens, worst.max_output);
         match applicable {
             Some(applicable) => self.reserve_in(&applicable, worst, held).await,
             None => Ok(()),
@@ -103,7 +114,7 @@ impl Departing<'_> {
     async fn worst_case(self) -> WorstCase {
         let provider = self.scope.models.gate.chat_provider();
         let model = self.request.model.as_deref().unwrap_or_else(|| provider.default_model());
-        worst_case(provider.size(self.request), 0, model, &self.scope.setup.prices).await
+        worst_case(provider.size(self.request), 0, model, &self.scope.setup.prices, self.scope.tokens.room()).await
     }
 
     fn refused(self, refusal: BudgetRefusal) -> Stop {

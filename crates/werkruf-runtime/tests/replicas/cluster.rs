@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use werkruf_contract::{Cancel, Clock, EventType, Principal, ToolContext, Uuid};
 use werkruf_runtime::{
-    Assistants, Caller, ChannelMessage, Channels, DirectCall, Idempotency, Inbound, InboundMessage, Invoke, Limits, LiveEvent,
+    Assistants, BudgetBook, Caller, ChannelMessage, Channels, DirectCall, Idempotency, Inbound, InboundMessage, Invoke, Limits, LiveEvent,
     ModelAccounts, ModelGate, ModelProviders, Notification, Pins, Registry, ReplyTo, Runtime, Services, Setup, SubscribeOptions,
     Subscription, Webhook,
 };
@@ -85,7 +85,7 @@ impl Cluster {
                 0,
             )),
             usage: store.clone(),
-            budgets: Default::default(),
+            budgets: Arc::new(BudgetBook::new(store.clone())),
             prices: Default::default(),
             metrics: Default::default(),
             clock: self.clock.clone(),

@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod alerts;
+mod budgets;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]

@@ -370,10 +370,28 @@ async fn a_request_may_limit_its_own_tokens() {
         let refused = server.with_key(&key, Method::POST, path).header("x-budget-tokens", "50").json(&request).send().await.unwrap();
         assert_eq!(refusal(refused).await, exceeded(), "{path}");
     }
+    server.model.script(vec![Reply::text("Hi.").usage(500, 20)]);
+    let most = async |tokens: &str| {
+        let status = chat(tokens).await.status().as_u16();
+        (status, server.model.requests().last().map(|request| request.body["max_tokens"].clone()))
+    };
+    let (_, usual) = most("100000").await;
+    assert_eq!(usual, Some(json!(100)));
+    // The least that is enough for the prompt and a short answer: the answer is limited to what is left.
+    let mut least = 50;
+    let limit = loop {
+        let (status, most) = most(&least.to_string()).await;
+        if status == 200 {
+            break most.unwrap().as_u64().unwrap();
+        }
+        least += 40;
+    };
+    assert!((16..100).contains(&limit), "{limit}");
+    let before = server.model.requests().len();
     // The first answer uses nearly everything.
     server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]).usage(99_000, 900)]);
     assert_eq!(refusal(chat("100000").await).await, exceeded(), "inside the turn");
-    assert_eq!(server.model.requests().len(), 1);
+    assert_eq!(server.model.requests().len() - before, 1);
     assert_eq!(chat("100000").await.status(), 200, "each request has its own");
 
     let invoke = async |tokens: &str| {
