@@ -8,9 +8,9 @@ use std::path::Path;
 use rustix::fs::{Access, access};
 use werkruf_store::StoreError;
 
-use crate::app::StartError;
 use crate::cli::print;
 use crate::config::DEFAULT_DATABASE;
+use crate::start_error::StartError;
 
 /// The first bytes of every SQLite file that is not empty.
 const HEADER: &[u8; 16] = b"SQLite format 3\0";

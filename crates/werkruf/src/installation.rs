@@ -5,9 +5,9 @@ use werkruf_contract::{Clock, Uuid};
 use werkruf_runtime::{Assistant, Assistants, Runtime};
 use werkruf_store::{People, Store, StoreError, TenantRow};
 
-use crate::app::StartError;
 use crate::config::{BudgetConfig, Config, ConfigViolation};
 use crate::sample;
+use crate::start_error::StartError;
 use crate::whatsapp::{CHANNEL, WhatsAppSettings};
 
 /// Keys of the store's settings table that describe the installation.

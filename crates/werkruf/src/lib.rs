@@ -33,6 +33,7 @@ pub mod sample;
 mod secret_key;
 pub mod serve;
 mod setup;
+pub mod start_error;
 mod subscriber;
 mod telemetry;
 mod version;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use werkruf_llm::{ChatProvider, ConfigError, Embeddings, Provider, ResponsesProvider, ServerConfig, WebSearch};
 use werkruf_runtime::ModelProviders;
 
-use crate::app::StartError;
 use crate::config::{Config, ModelApi, ModelConfig, ModelServer};
 use crate::planner::Planner;
+use crate::start_error::StartError;
 
 /// Placeholder for the model's name when the configuration has none.
 const NAMELESS: &str = "unnamed";

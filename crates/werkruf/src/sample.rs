@@ -14,7 +14,7 @@ use werkruf_store::import::{Import, ImportBatch};
 use werkruf_store::{Author, PeopleBatch};
 use werkruf_workspace::{NewArticle, NewRequest, NewTask, NewWorktime, WorkspaceRows};
 
-use crate::app::StartError;
+use crate::start_error::StartError;
 use calendar::{Due, WorkPeriod};
 
 /// Slug of the tenant that always exists.

@@ -13,8 +13,9 @@ use base64::engine::general_purpose::STANDARD;
 use secrecy::ExposeSecret;
 use werkruf_store::{Act, Author, SERVER_CHAIN, SecretKey, StoreError};
 
-use crate::app::{App, StartError};
+use crate::app::App;
 use crate::config::{Config, ConfigViolation, Variable};
+use crate::start_error::StartError;
 
 /// The keys, newest first. Without a key in the environment `<db>.key` is made, readable by its owner only. On PostgreSQL the
 /// environment must have the keys, because processes on different machines share no file; without any the list is empty.

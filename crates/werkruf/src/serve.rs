@@ -13,12 +13,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use werkruf_store::{Act, Author, SERVER_CHAIN};
 
-use crate::app::{App, StartError};
+use crate::app::App;
 use crate::cli::print;
 use crate::config::{Config, Connections};
 use crate::installation::put_budgets;
 use crate::listen::{Bounds, IsOperator, Listener, Proxies, Tls};
 use crate::lockfile::{LockFile, LockNote, reachable};
+use crate::start_error::StartError;
 use crate::{api, identity, provider, retention, telemetry};
 
 /// How long connections may take to close after the last turn has ended.

@@ -14,7 +14,7 @@ use werkruf_store::{Act, SERVER_CHAIN};
 use super::ApiState;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
-use crate::app::StartError;
+use crate::start_error::StartError;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Operator.on(routes!(reload)))

@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body};
-use crate::app::StartError;
 use crate::secret_key::rotate;
+use crate::start_error::StartError;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Operator.on(routes!(rotate_secrets)))

@@ -20,10 +20,11 @@ use super::error::CliError;
 use super::transport::{ByteStream, StreamError, in_process, over_socket, refusal, stream_in_process, stream_over_socket, unusable};
 use super::{Outcome, Session, address, database};
 use crate::api;
-use crate::app::{App, StartError};
+use crate::app::App;
 use crate::config::Variable;
 use crate::lockfile::LockNote;
 use crate::sample;
+use crate::start_error::StartError;
 
 /// A running server on this machine answers within this time.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);

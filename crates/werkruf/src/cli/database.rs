@@ -3,9 +3,10 @@
 use werkruf_store::PostgresStore;
 
 use super::error::CliError;
-use crate::app::{StartError, postgres_options};
+use crate::app::postgres_options;
 use crate::config::{Config, Database};
 use crate::modules::MODULES;
+use crate::start_error::StartError;
 
 /// An error if the configured database does not exist yet.
 pub(super) async fn must_exist(config: &Config) -> Result<(), CliError> {

@@ -16,12 +16,13 @@ use super::config::check_model;
 use super::error::CliError;
 use super::status::schema;
 use super::{Outcome, Session, print};
-use crate::app::{StartError, postgres_options};
+use crate::app::postgres_options;
 use crate::config::{Config, Database, ModelConfig, Variable};
 use crate::doctor::{Report, Severity, check_configuration, check_database, check_files, check_secrets};
 use crate::lockfile::LockNote;
 use crate::modules::MODULES;
 use crate::planner::Planner;
+use crate::start_error::StartError;
 use crate::{provider, setup, version};
 
 /// The embedding model answers within this time.

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::print;
-use crate::app::StartError;
 use crate::config::ConfigViolation;
+use crate::start_error::StartError;
 
 /// Why a command failed.
 #[derive(Debug)]

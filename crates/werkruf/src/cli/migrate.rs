@@ -12,11 +12,12 @@ use werkruf_store::{Act, Audit, Author, HeldWork, PostgresStore, SERVER_CHAIN, S
 use super::backup::refused;
 use super::error::CliError;
 use super::{Outcome, Session, print};
-use crate::app::{StartError, postgres_options};
+use crate::app::postgres_options;
 use crate::config::Database;
 use crate::database_file;
 use crate::modules::MODULES;
 use crate::secret_key;
+use crate::start_error::StartError;
 
 #[derive(Debug, Args)]
 pub(super) struct Command {

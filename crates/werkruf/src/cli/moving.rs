@@ -11,10 +11,11 @@ use werkruf_store::{Act, Audit, Author, PostgresStore, SERVER_CHAIN};
 use super::backup::refused;
 use super::error::CliError;
 use super::{Outcome, Session, print};
-use crate::app::{StartError, postgres_options};
+use crate::app::postgres_options;
 use crate::config::Database;
 use crate::modules::MODULES;
 use crate::secret_key;
+use crate::start_error::StartError;
 
 #[derive(Debug, Args)]
 pub(super) struct Command {

@@ -9,9 +9,10 @@ use werkruf_store::{PostgresStore, SchemaReport, SqliteStore};
 use super::backend::Backend;
 use super::error::CliError;
 use super::{Outcome, Session, print};
-use crate::app::{StartError, postgres_options};
+use crate::app::postgres_options;
 use crate::config::{Config, Database};
 use crate::modules::MODULES;
+use crate::start_error::StartError;
 use crate::{database_file, provider, version};
 
 /// The counts, in the order in which they are shown.

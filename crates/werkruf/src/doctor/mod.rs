@@ -15,8 +15,9 @@ pub(crate) use configuration::{check_configuration, check_secrets};
 pub(crate) use database::check_database;
 pub(crate) use files::check_files;
 
-use crate::app::{App, StartError};
+use crate::app::App;
 use crate::loops::Loops;
+use crate::start_error::StartError;
 
 /// A database that has not answered after this time does not answer. The check of all pages of a large file takes a while.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(60);
