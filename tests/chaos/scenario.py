@@ -138,13 +138,18 @@ parameters = '''{"type": "object", "properties": {"run": {"type": "string"}, "n"
 """
 
 
-def config(tool):
-    """Three counting tools, one per effect, and three more that need an approval."""
+# Never used up: the auditor compares their counters with the usage rows.
+BUDGETS = "".join(f"[[budgets]]\nscope = '{scope}'\nperiod = 'day'\nunit = '{unit}'\nlimit = 1000000000\n"
+                  for scope, unit in (("tenant", "model_calls"), ("user", "tokens")))
+
+
+def config(tool, budgets=True):
+    """Three counting tools, one per effect, three more that need an approval, and budgets."""
     plain = "".join(TOOL % {"name": effect, "effect": effect, "url": tool.url} for effect in EFFECTS)
     with_approval = "".join(TOOL % {"name": effect + "_approved", "effect": effect, "url": tool.url} + 'approval = "admin"\n' for effect in EFFECTS)
     notified = f"[[webhooks]]\nname = 'chaos'\nurl = '{tool.url}/notified'\nevents = ['turn_finished', 'turn_failed']\nsecret_env = 'CHAOS_SECRET'\n"
     # The harness asks and approves with one key.
-    return "[retention]\nevents_days = 1\n[approvals]\nfour_eyes = false\n" + notified + plain + with_approval
+    return "[retention]\nevents_days = 1\n[approvals]\nfour_eyes = false\n" + notified + plain + with_approval + (BUDGETS if budgets else "")
 
 
 # No server process is left running when the harness fails.
@@ -153,12 +158,14 @@ atexit.register(lambda: [process.kill() for process in STARTED if process.poll()
 
 
 class CrashingServer(Server):
-    """A server that is expected to crash, on a database that survives it."""
+    """A server that is expected to crash, on a database that survives it. Every second one has budgets, which change the order of its commits."""
+    made = 0
 
     def __init__(self, model, tool, env=None):
         self.up = threading.Lock()
         self.kills = 0
-        super().__init__(model, config(tool), {"WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LOG": "warn", "CHAOS_SECRET": SECRET, **(env or {})})
+        CrashingServer.made += 1
+        super().__init__(model, config(tool, budgets=CrashingServer.made % 2 == 0), {"WERKRUF_SAMPLE_DATA": "on", "WERKRUF_LOG": "warn", "CHAOS_SECRET": SECRET, **(env or {})})
 
     def start(self, crash=None):
         """Returns when the server is ready, or dead if a crash is set."""

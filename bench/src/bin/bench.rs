@@ -12,7 +12,7 @@ use werkruf_bench::scenario::{Findings, NAMES, Plan, SearchReport, run};
 
 const USAGE: &str =
     "usage: bench [--rounds N] [--seconds N] [--chats N] [--only NAME]... [--chunks N] [--million] [--postgres URL] [--json]
-  --only      one-call, ten-calls, history, thousand, stored, search, postgres, replicas; all by default
+  --only      one-call, ten-calls, history, thousand, stored, budgets, search, postgres, replicas; all by default
   --chunks    searches only in a collection of this size: 10000 or 100000
   --million   measures with a million stored calls too, which takes some minutes to write
   --postgres  measures on this PostgreSQL too, in schemas of the run's own that are removed afterwards";

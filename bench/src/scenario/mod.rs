@@ -1,5 +1,6 @@
 //! The scenarios, which run one after another. Each alternates between its two servers, round by round, and is audited afterwards.
 
+mod budgets;
 mod cluster;
 mod many;
 mod search;
@@ -31,7 +32,7 @@ pub struct Plan {
 }
 
 /// The names of the scenarios, for `only`.
-pub const NAMES: [&str; 8] = ["one-call", "ten-calls", "history", "thousand", "stored", "search", "postgres", "replicas"];
+pub const NAMES: [&str; 9] = ["one-call", "ten-calls", "history", "thousand", "stored", "budgets", "search", "postgres", "replicas"];
 
 impl Plan {
     fn wants(&self, name: &str) -> bool {
@@ -107,6 +108,9 @@ pub async fn run(plan: &Plan) -> Result<Findings, String> {
     }
     if plan.wants("stored") {
         stored::run(plan, &stage, &client, &mut findings).await?;
+    }
+    if plan.wants("budgets") {
+        budgets::run(plan, &stage, &client, &mut findings).await?;
     }
     if plan.wants("search") {
         search::run(plan, &stage, &client, &mut findings).await?;

@@ -1,0 +1,69 @@
+//! One-call turns with a budget in force, beside the same server without one.
+
+use serde_json::json;
+
+use super::{Findings, Plan, Scenario, load};
+use crate::audit::Expected;
+use crate::load::{Bars, Child};
+use crate::stage::{Database, KEY, Stage, werkruf_target};
+
+/// What one budget of model calls may cost on SQLite. Other units count tokens, and are published without a bar.
+const MODEL_CALLS: f64 = 1.05;
+/// No run reaches it.
+const LIMIT: i64 = 1_000_000_000_000;
+
+pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
+    let on_file = |name: &str| Database::File(stage.file(name));
+    for (unit, bar) in [("model_calls", Some(MODEL_CALLS)), ("tokens", None)] {
+        let names = [format!("without-{unit}.db"), format!("with-{unit}.db")];
+        let databases = [on_file(&names[0]), on_file(&names[1])];
+        compare(plan, stage, client, findings, (unit, "SQLite", bar), &databases).await?;
+    }
+    let Some(url) = &plan.postgres else { return Ok(()) };
+    for unit in ["model_calls", "tokens"] {
+        let databases = [stage.schema(url, &format!("without_{unit}")), stage.schema(url, &format!("with_{unit}"))];
+        compare(plan, stage, client, findings, (unit, "PostgreSQL", None), &databases).await?;
+    }
+    Ok(())
+}
+
+async fn compare(
+    plan: &Plan,
+    stage: &Stage,
+    client: &reqwest::Client,
+    findings: &mut Findings,
+    (unit, on, bar): (&'static str, &str, Option<f64>),
+    databases: &[Database; 2],
+) -> Result<(), String> {
+    let model = stage.model(0)?;
+    let (without, with) = (stage.werkruf(&model, &databases[0])?, stage.werkruf(&model, &databases[1])?);
+    make(client, &with, unit).await?;
+    let scenario = Scenario {
+        name: "budgets",
+        title: format!("one-call turn on {on}, a budget of {unit}, {} chats", plan.chats),
+        sides: ["no budget", "one budget"],
+        bars: Bars { cpu: bar, rate: None, memory: None },
+        load: load(plan, plan.chats, ""),
+        calls: 1,
+    };
+    let mut expected = [Expected::default(), Expected::default()];
+    let [first, second] = &mut expected;
+    let targets = [&werkruf_target(&without, None), &werkruf_target(&with, None)];
+    findings.comparisons.push(scenario.run(plan.rounds, client, targets, [Some(first), Some(second)]).await?);
+    drop((without, with, model));
+    for (side, (database, expected)) in scenario.sides.iter().zip(databases.iter().zip(&expected)) {
+        findings.audit(&format!("{on}, {side} ({unit})"), database, expected).await?;
+    }
+    Ok(())
+}
+
+/// Makes a budget that is never used up.
+async fn make(client: &reqwest::Client, server: &Child, unit: &str) -> Result<(), String> {
+    let budget = json!({"scope": "tenant", "period": "month", "unit": unit, "limit": LIMIT});
+    let request = client.post(format!("{}/api/budgets", server.url)).bearer_auth(KEY).body(budget.to_string());
+    let response = request.header("content-type", "application/json").send().await.map_err(|error| error.to_string())?;
+    if !response.status().is_success() {
+        return Err(format!("the budget was refused: {} {}", response.status(), response.text().await.unwrap_or_default()));
+    }
+    Ok(())
+}
