@@ -51,7 +51,9 @@ CREATE OR REPLACE FUNCTION lock_counter(b budgets, the_subject text, the_start d
 BEGIN
   PERFORM 1 FROM budget_periods WHERE tenant_id = b.tenant_id AND budget_id = b.id AND subject = the_subject AND period_start = the_start FOR UPDATE;
   IF FOUND OR budget_end(b.period, the_start) <= utc_date(b.created_at) THEN RETURN; END IF;
-  INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved) VALUES (b.tenant_id, b.id, the_subject, the_start, 0, 0)
+  -- The wait for the lock may have ended with the deletion of the budget; then there is nothing to lock.
+  INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved)
+  SELECT tenant_id, id, the_subject, the_start, 0, 0 FROM budgets WHERE tenant_id = b.tenant_id AND id = b.id FOR KEY SHARE
   ON CONFLICT (tenant_id, budget_id, subject, period_start) DO NOTHING;
   PERFORM 1 FROM budget_periods WHERE tenant_id = b.tenant_id AND budget_id = b.id AND subject = the_subject AND period_start = the_start FOR UPDATE;
 END
