@@ -18,10 +18,12 @@ use super::input::{Input, UserMessage};
 use super::media_urls;
 use super::model::{self, CHANNEL};
 use super::transcript::TranscriptDigest;
+use super::unsupported::refused;
 use crate::api::chat::{CONVERSATION_ID, set_conversation_header};
 use crate::api::error::ApiError;
 use crate::api::policy::Authenticated;
 use crate::api::{ApiState, body, context, lookup, replay};
+use crate::config::{ModelApi, ModelConfig};
 
 /// Response header: the model that produced the answer.
 pub(crate) const MODEL_HEADER: HeaderName = HeaderName::from_static("x-werkruf-model");
@@ -67,6 +69,10 @@ pub(crate) struct TurnRequest {
     pub(crate) instructions: Option<String>,
     /// The conversation that the body names. [`start`] reads the header `X-Conversation-Id`, which takes precedence.
     pub(crate) conversation: Option<Uuid>,
+    /// The newest turn of that conversation, where the request must follow it.
+    pub(crate) after: Option<Uuid>,
+    /// A history before the first message of that conversation.
+    pub(crate) earlier: Vec<Value>,
     pub(crate) model: Option<String>,
     pub(crate) tools: Vec<ClientTool>,
     pub(crate) tool_choice: ClientChoice,
@@ -110,6 +116,42 @@ impl StartedTurn {
     }
 }
 
+/// The message that a request would start a turn with.
+pub(crate) async fn preview(
+    api: &ApiState,
+    Authenticated(identity): &Authenticated,
+    headers: &HeaderMap,
+    mut request: TurnRequest,
+) -> Result<InboundMessage, ApiError> {
+    let caller = identity.caller()?;
+    let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
+    let input = read_input(api, &mut request)?;
+    let named = conversation_header(headers)?.or(request.conversation);
+    if let Some(id) = named {
+        let stored = api.app.records().conversation(identity.tenant_id, id).await?;
+        stored.filter(|row| row.user_id == caller.principal.user_id).ok_or_else(|| ApiError::not_found("conversation"))?;
+    }
+    let assistant = model::chosen(&api.app.runtime.setup(), &caller.principal, request.model.as_deref()).map(|found| found.name.clone());
+    let target = named.map_or(Target::New, Target::Named);
+    Ok(inbound_message(headers, &context, caller, assistant, target, &input, request)?.0)
+}
+
+/// Checks and parses the messages of a request, and takes them out of it: they may be large.
+fn read_input(api: &ApiState, request: &mut TurnRequest) -> Result<Input, ApiError> {
+    check_list_lengths(request)?;
+    if let Some(address) = media_urls::refused(&request.values) {
+        return Err(refused_address(address));
+    }
+    let over_chat = matches!(&api.app.config.model, ModelConfig::Server(server) if server.api == ModelApi::Chat);
+    if over_chat && media_urls::has_file_address(&request.values) {
+        return Err(refused("file_url", "The model server takes no addresses of files; send the file as file_data."));
+    }
+    let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
+    let values = std::mem::take(&mut request.values);
+    Input::read(request.format, &values, &mut new_call_id)
+        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))
+}
+
 /// Starts the turn.
 pub(crate) async fn start(
     api: &ApiState,
@@ -119,15 +161,7 @@ pub(crate) async fn start(
 ) -> Result<StartedTurn, ApiError> {
     let caller = identity.caller()?;
     let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
-    check_list_lengths(&request)?;
-    if let Some(address) = media_urls::refused(&request.values) {
-        return Err(refused_address(address));
-    }
-    let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
-    let input = Input::read(request.format, &request.values, &mut new_call_id)
-        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
-    // The input has all of them. They may be large.
-    request.values = Vec::new();
+    let input = read_input(api, &mut request)?;
     let named = conversation_header(headers)?.or(request.conversation);
     // A request without messages that names a conversation asks the assistant to continue it.
     if input.is_empty() && named.is_none() {
@@ -254,7 +288,8 @@ fn inbound_message(
 ) -> Result<(InboundMessage, TranscriptDigest), ApiError> {
     let after = match target {
         Target::Resumed(found) => Some(found.turn_id),
-        Target::Named(_) | Target::AlreadyRun(_) | Target::New => None,
+        Target::Named(_) => request.after,
+        Target::AlreadyRun(_) | Target::New => None,
     };
     let (conversation_id, start_digest) = match target {
         // A client that sends only new messages is at the current end of the conversation, so its digest does not start empty.
@@ -264,7 +299,7 @@ fn inbound_message(
         Target::AlreadyRun(_) | Target::New => (None, String::new()),
     };
     let (history, UserMessage { text, parts }, results) = if conversation_id.is_some() {
-        (Vec::new(), input.new_user_message(), input.results())
+        (request.earlier.clone(), input.new_user_message(), input.results())
     } else {
         // A new conversation waits for no results: those in the request belong to its history.
         let (history, message) = input.split_history();
@@ -327,7 +362,8 @@ pub(crate) async fn stored_events(api: &ApiState, turn: &TurnRow) -> Result<Vec<
     let mut events = Vec::new();
     for row in lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await? {
         let data = complete_event(records, turn.tenant_id, stream_id, &row).await?;
-        events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data) });
+        let at = Some(row.created_at);
+        events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data), at });
     }
     Ok(events)
 }

@@ -7,7 +7,11 @@ mod chat;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod client_conversations;
+#[cfg(test)]
 mod client_tools;
+#[cfg(test)]
+mod content;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
@@ -18,6 +22,8 @@ mod memory_shares;
 mod refusals;
 #[cfg(test)]
 mod responses;
+#[cfg(test)]
+mod routes;
 #[cfg(test)]
 #[expect(dead_code, reason = "shared with the tests of the native API, which use the rest")]
 #[path = "../support/mod.rs"]
