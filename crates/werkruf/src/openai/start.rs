@@ -96,7 +96,7 @@ pub(crate) struct StartedTurn {
     pub(crate) events: TurnEvents,
     /// The model that produces the answer.
     pub(crate) model: String,
-    /// Texts in the language of the user.
+    /// Texts in the language of the message, else of the user.
     pub(crate) texts: Texts,
     /// Whether this is an earlier turn whose answer is sent again.
     pub(crate) replayed: bool,
@@ -146,7 +146,8 @@ pub(crate) async fn start(
     let setup = api.app.runtime.setup();
     let assistant = model::chosen(&setup, &caller.principal, request.model.as_deref());
     let model = model::model_name(assistant, &api.app.config.model);
-    let texts = Texts::of(&caller.principal.locale);
+    let written = || caller.principal.locale_of_text(&input.new_user_message().text);
+    let texts = Texts::of(context.locale.clone().or_else(written).as_ref().unwrap_or(&caller.principal.locale));
     let assistant = assistant.map(|assistant| assistant.name.clone());
     if let Target::AlreadyRun(turn_id) = target {
         let turn = replay::first_turn(api, identity.tenant_id, turn_id, true).await?;

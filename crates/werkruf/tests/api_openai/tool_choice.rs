@@ -75,7 +75,7 @@ async fn allowed_tools_limit_the_clients_tools_or_else_the_servers() {
 async fn a_client_that_repeats_the_same_exchange_is_stopped() {
     let server = TestServer::open().await;
     // A model that always calls the same tool while it has tools, and a client that always sends the same result.
-    server.model.reply_with(|request| match request.tool_names().is_empty() {
+    server.model.script_fn(|request| match request.tool_names().is_empty() {
         true => Reply::text("I give up."),
         false => Reply::calls(vec![call("mine", json!({"city": "Bonn"})).with_id("")]),
     });
@@ -97,7 +97,7 @@ async fn a_client_that_repeats_the_same_exchange_is_stopped() {
 #[tokio::test]
 async fn a_repeating_client_whose_model_says_nothing_gets_an_error_that_is_not_repeated() {
     let server = TestServer::open().await;
-    server.model.reply_with(|_| Reply::calls(vec![call("mine", json!({"city": "Bonn"})).with_id("")]));
+    server.model.script_fn(|_| Reply::calls(vec![call("mine", json!({"city": "Bonn"})).with_id("")]));
     let mut messages = vec![user("hi")];
     let refused = loop {
         let sent = completion(&server).json(&json!({"tools": [own_tool("mine")], "messages": messages})).send().await.unwrap();
