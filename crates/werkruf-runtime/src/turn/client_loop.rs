@@ -7,7 +7,7 @@ use werkruf_llm::Message;
 const CLIENT_REPEATS: usize = 5;
 
 /// An answer and the results of its calls, without their ids.
-#[derive(Default, PartialEq)]
+#[derive(Clone, PartialEq)]
 struct Exchange<'a> {
     text: &'a str,
     calls: Vec<(&'a str, &'a str)>,
@@ -24,9 +24,7 @@ pub(super) fn ends_in_loop(messages: &[Message]) -> bool {
             Message::Assistant { content, calls, .. } => {
                 let calls = calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
                 let exchange = Exchange { text: content, calls, results: std::mem::take(&mut results) };
-                if last.get_or_insert_with(|| Exchange { calls: exchange.calls.clone(), results: exchange.results.clone(), ..exchange })
-                    != &exchange
-                {
+                if *last.get_or_insert_with(|| exchange.clone()) != exchange {
                     return false;
                 }
                 equal += 1;

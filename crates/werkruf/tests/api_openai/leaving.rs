@@ -126,7 +126,7 @@ async fn a_turn_goes_on_where_something_else_needs_it() {
     gate.open();
     for turn in going_on {
         let turn = ended(&server, &turn).await;
-        assert_eq!((&turn["status"], &turn["message"]), (&json!("completed"), &json!("Good morning to you.")));
+        assert_eq!((&turn["status"], &turn["message"]["content"]), (&json!("completed"), &json!("Good morning to you.")));
     }
     drop(readers);
 }
