@@ -9,10 +9,8 @@ use werkruf_contract::{
 use werkruf_llm::Message;
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
-use super::admission::told_of;
 use super::state::{Limit, Reply, Stop, Turn};
 use crate::answer_format::AnswerFormat;
-use crate::budgets::BudgetRefusal;
 use crate::call::{TurnScope, log_turn};
 use crate::journal::{CommitPoint, Event};
 use crate::stored::{StoredFinal, json};
@@ -45,10 +43,7 @@ impl Turn {
                 (TurnStatus::Canceled, Some(canceled_error(&scope.error_texts)))
             }
             Err(Stop::Failed(error)) => (TurnStatus::Failed, Some(error)),
-            Err(Stop::OverBudget(refusal)) => {
-                self.tell_once(&refusal).await?;
-                (TurnStatus::Failed, Some(refusal.turn_error(&scope.error_texts)))
-            }
+            Err(Stop::OverBudget(refusal)) => (TurnStatus::Failed, Some(refusal.turn_error(&scope.error_texts))),
             Err(Stop::Deadline) => (TurnStatus::Failed, Some(Limit::Deadline.error(&scope.error_texts))),
             Err(Stop::AwaitingApproval) => return Ok(()),
             Err(Stop::Store(error)) => return Err(error),
@@ -73,15 +68,6 @@ impl Turn {
         scope.journal.stage(assistant_message(scope, said, None, Some(metadata), None));
         let snapshot = AssistantSnapshot { content: said.to_owned(), step, turn_id: scope.turn_id };
         scope.journal.stage_event(EventType::AssistantSnapshot, &snapshot);
-    }
-
-    /// A person on a channel reads once per period that a budget is used up.
-    async fn tell_once(&self, refusal: &BudgetRefusal) -> Result<(), StoreError> {
-        let scope = &self.scope;
-        if scope.inbound.is_some() && told_of(&self.engine, scope.tenant_id(), &scope.caller.principal.user_id, refusal).await? {
-            scope.journal.audience().silence();
-        }
-        Ok(())
     }
 
     /// Question and answer, where spans show content.
