@@ -57,7 +57,7 @@ pub use budgets::{
 };
 pub use client_conversations::{ClientConversations, ConversationCopy, MessageChange, MessageEdit, NewItems};
 pub use client_requests::{ClientRequests, ResumePoint};
-pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
+pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StreamPosition, TokenGrant};
 pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
 pub use history::{HistoryImport, NewHistory};

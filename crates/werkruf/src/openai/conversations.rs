@@ -18,7 +18,7 @@ use werkruf_store::{ConversationRow, NewHistory, NewItems, Order, Page};
 
 use super::conversation_items::{NewRows, new_rows, of_row, place, removal};
 use super::model::CHANNEL;
-use super::{media_urls, start};
+use super::{media_urls, request_checks};
 use crate::api::body::{Params, PathParam, RequestBody};
 use crate::api::error::ApiError;
 use crate::api::policy::{ApiCaller, Policy};
@@ -95,7 +95,7 @@ async fn read(body: RequestBody) -> Result<(Vec<Value>, Option<Map<String, Value
         Some(_) => return Err(ApiError::invalid("items takes a list of items.").param("items")),
     };
     if let Some(address) = media_urls::refused(&items) {
-        return Err(start::refused_address(address));
+        return Err(request_checks::refused_address(address));
     }
     let metadata = match fields.remove("metadata") {
         None | Some(Value::Null) => None,

@@ -3,7 +3,7 @@
 //! Invariants: the sequence number of an event depends only on the content of the turn (`encode`), so any process can continue any
 //! stream. A response of another user, one sent with `store: false` and a deleted one are all answered with 404.
 
-pub(super) mod compaction;
+mod compaction;
 mod deltas;
 mod echo;
 mod encode;
@@ -15,6 +15,8 @@ pub(super) mod request;
 mod retrieve;
 mod stored;
 mod stream;
+mod structured;
+mod summary;
 
 use std::sync::Arc;
 
@@ -36,7 +38,7 @@ use self::stored::{StoredRequest, StoredResponse};
 use self::stream::ResponseStream;
 use super::client_events::TurnEvents;
 use super::start::{self, StartedTurn, TurnRequest};
-use super::{tools, unsupported};
+use super::{limit_headers, tools, unsupported};
 use crate::api::chat::CONVERSATION_ID;
 use crate::api::context::ContextHeaders;
 use crate::api::policy::{Authenticated, Policy};
@@ -61,13 +63,19 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         (status = 200, body = Object, description = "A response object, or its events as text/event-stream with `stream: true`."),
         (status = "4XX", body = Object), (status = "5XX", body = Object),
     ))]
-async fn create(
-    State(api): State<Arc<ApiState>>,
-    identity: Authenticated,
-    headers: HeaderMap,
+async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: body::RequestBody) -> Response {
+    let mut response = create_response(&api, &identity, &headers, body).await.unwrap_or_else(IntoResponse::into_response);
+    limit_headers::set(&api, &identity, &mut response);
+    response
+}
+
+async fn create_response(
+    api: &ApiState,
+    identity: &Authenticated,
+    headers: &HeaderMap,
     body: body::RequestBody,
 ) -> Result<Response, ApiError> {
-    let (raw, fields) = start::read_fields(&api, &identity, &headers, body, &request::FIELDS).await?;
+    let (raw, fields) = start::read_fields(api, identity, headers, body, &request::FIELDS).await?;
     unsupported::check_responses(&fields)?;
     let mut request = Request::read(fields)?;
     request.items = references::resolve(&api.app, &identity.0, std::mem::take(&mut request.items)).await?;
@@ -78,13 +86,13 @@ async fn create(
         // The header decides; a response that does not exist is an error all the same.
         Some(id) if headers.contains_key(CONVERSATION_ID) => {
             previous::stored(&api.app, &identity.0, &id).await?;
-            start::start(&api, &identity, &headers, turn_request).await?
+            start::start(api, identity, headers, turn_request).await?
         }
-        Some(id) => start_after(&api, &identity, &headers, turn_request, &id).await?,
-        None => start::start(&api, &identity, &headers, turn_request).await?,
+        Some(id) => start_after(api, identity, headers, turn_request, &id).await?,
+        None => start::start(api, identity, headers, turn_request).await?,
     };
     let base = ResponseBase { turn_id: started.turn_id, conversation_id: started.conversation_id, echo };
-    respond(&api, identity.0.tenant_id, started, base, stream, background).await
+    respond(api, identity.0.tenant_id, started, base, stream, background).await
 }
 
 /// Starts the turn of a request that continues an earlier response.
@@ -124,7 +132,7 @@ async fn start_after(
 fn turn_request(request: Request, raw: body::RawBody) -> Result<(TurnRequest, echo::RequestEcho), ApiError> {
     let (instructions, options) = (request.echo.instructions_text(), request.options());
     let (temperature, max_output_tokens) = (request.number("temperature"), request.number("max_output_tokens"));
-    let Request { items, echo, conversation, body, .. } = request;
+    let Request { items, echo, conversation, body, stream, .. } = request;
     let stored_request = StoredRequest { responses: echo, deleted: false };
     let echo_value = serde_json::to_value(&stored_request).map_err(|_| ApiError::internal())?;
     let turn_request = TurnRequest {
@@ -143,6 +151,8 @@ fn turn_request(request: Request, raw: body::RawBody) -> Result<(TurnRequest, ec
             .filter(|max_output_tokens| (1.0..=f64::from(u32::MAX)).contains(max_output_tokens))
             .map(|max_output_tokens| max_output_tokens as u32),
         options,
+        allowed_tools: tools::allowed(body.get("tool_choice")),
+        stops_on_leave: stream && !stored_request.responses.background,
         echo: echo_value,
         raw,
     };
@@ -163,7 +173,8 @@ async fn respond(
         ResponseStream::resumed(&api.app, StoredResponse::load_turn(&api.app, tenant_id, base).await?, None).ending_at_approval().respond()
     } else if stream {
         let ids = (started.conversation_id, started.turn_id);
-        ResponseStream::live(&api.app, tenant_id, ids, Encoder::new(base, None), events).respond()
+        let encoder = Encoder::live(base, started.last_step_only);
+        ResponseStream::live(&api.app, tenant_id, ids, encoder, events).stopping(std::mem::take(&mut started.stop)).respond()
     } else if background && !started.replayed {
         drop(events);
         Json(base.object(&object::ResponseState::with_status(ResponseStatus::Queued))).into_response()

@@ -15,9 +15,15 @@ mod content;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
+mod leaving;
+#[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod memory;
 #[cfg(test)]
 mod memory_shares;
+#[cfg(test)]
+mod provider_refusals;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
@@ -25,6 +31,10 @@ mod responses;
 #[cfg(test)]
 mod routes;
 #[cfg(test)]
+mod structured;
+#[cfg(test)]
 #[expect(dead_code, reason = "shared with the tests of the native API, which use the rest")]
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(test)]
+mod tool_choice;
