@@ -29,6 +29,7 @@ mod envelope;
 mod erasure;
 pub(crate) mod error;
 mod events;
+mod examples;
 mod explain;
 #[cfg(feature = "flights")]
 mod flights;

@@ -80,6 +80,22 @@ async fn requests_of(api: &ApiState, turn: &TurnRow) -> Result<Vec<TurnRequest>,
     api.app.store.turn_requests(turn.tenant_id, turn.id, until).await
 }
 
+/// What a call used: the model requests of its tool, and the tool's own price. `None` where it used nothing that is counted.
+pub(crate) async fn usage_of_call(api: &ApiState, turn: &TurnRow, call_id: Uuid) -> Result<Option<Usage>, StoreError> {
+    let requests = requests_of(api, turn).await?;
+    let own = requests.iter().filter(|row| row.call_id == Some(call_id)).map(usage);
+    Ok(own.reduce(|sum, one| Usage {
+        input_tokens: sum.input_tokens.saturating_add(one.input_tokens),
+        cached_tokens: sum.cached_tokens.saturating_add(one.cached_tokens),
+        output_tokens: sum.output_tokens.saturating_add(one.output_tokens),
+        reasoning_tokens: sum.reasoning_tokens.saturating_add(one.reasoning_tokens),
+        total_tokens: sum.total_tokens.saturating_add(one.total_tokens),
+        // A request without a price makes the sum unknown.
+        cost_usd: sum.cost_usd.zip(one.cost_usd).map(|(sum, one)| sum + one),
+        model_calls: sum.model_calls + one.model_calls,
+    }))
+}
+
 fn spans(turn: &TurnRow, calls: &[CallRow], requests: &[TurnRequest]) -> Vec<Span> {
     let of_model = |request: &&TurnRequest| request.request.operation != "tool";
     let mut spans: Vec<Span> = requests.iter().filter(of_model).map(|request| model_span(turn, calls, requests, request)).collect();
