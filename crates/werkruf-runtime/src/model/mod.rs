@@ -5,7 +5,9 @@ mod failures;
 mod gate;
 mod retry;
 mod span;
+mod text_request;
 mod usage;
+mod vectors;
 mod worst_case;
 
 pub use access::ModelAccounts;
