@@ -93,8 +93,8 @@ def stop(run, model, server):
     try:
         received, _ = run("stop")
         assert received["text"].startswith("One"), received
-        turns = lambda: [row for row in server.rows("SELECT id, status, conversation_id FROM turns") if row["id"] not in known]
-        [turn] = until(lambda: [row for row in turns() if row["status"] not in ("queued", "running")], 12, "the end of the turn")
+        ended = "SELECT id, status, conversation_id FROM turns WHERE finished_at IS NOT NULL"
+        [turn] = until(lambda: [row for row in server.rows(ended) if row["id"] not in known], 12, "the end of the turn")
         assert turn["status"] == "canceled", turn
         messages = server.rows("SELECT content FROM messages WHERE conversation_id = ? AND role = 'assistant'", turn["conversation_id"])
         said = [row["content"] for row in messages]
