@@ -31,6 +31,7 @@ mod events;
 mod explain;
 #[cfg(feature = "flights")]
 mod flights;
+mod gzip;
 mod health;
 pub(crate) mod history;
 mod invoke;
@@ -43,6 +44,7 @@ mod legacy;
 pub(crate) mod lookup;
 mod metrics;
 mod openapi;
+mod openapi_complete;
 pub(crate) mod outage;
 mod outbox;
 mod page;
@@ -174,8 +176,10 @@ pub fn router(app: Arc<App>) -> Router {
         .merge(open.method_not_allowed_fallback(envelope::method_not_allowed))
         .layer(from_fn_with_state(Arc::clone(&api), outage::refuse))
         .layer(cors)
+        .layer(from_fn(cors::allow_sdk_headers))
         .layer(CatchPanicLayer::custom(envelope::panicked))
         .layer(from_fn_with_state(Arc::clone(&api), envelope::envelope))
+        .layer(from_fn(gzip::compress))
         .layer(from_fn_with_state(Arc::clone(&api), access_log::record))
         .with_state(api)
 }

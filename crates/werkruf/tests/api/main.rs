@@ -109,3 +109,5 @@ mod usage_costs;
 mod webhooks;
 #[cfg(test)]
 mod whatsapp;
+#[cfg(test)]
+mod wire;
