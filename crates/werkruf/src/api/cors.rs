@@ -49,7 +49,7 @@ const SDK_PREFIX: &str = "x-stainless-";
 /// The most such headers that one preflight request is answered for.
 const MAX_SDK_HEADERS: usize = 32;
 
-const EXPOSED: [&str; 18] = [
+const EXPOSED: [&str; 13] = [
     "x-conversation-id",
     "x-tool-call-id",
     "x-approval-id",
@@ -58,16 +58,11 @@ const EXPOSED: [&str; 18] = [
     "idempotent-replayed",
     "location",
     "retry-after",
-    "retry-after-ms",
     "x-should-retry",
     "openai-processing-ms",
-    "openai-version",
     "x-ratelimit-limit-requests",
-    "x-ratelimit-limit-tokens",
     "x-ratelimit-remaining-requests",
-    "x-ratelimit-remaining-tokens",
     "x-ratelimit-reset-requests",
-    "x-ratelimit-reset-tokens",
 ];
 
 /// The layer that answers preflight requests and sets the CORS headers.

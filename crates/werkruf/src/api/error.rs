@@ -213,8 +213,7 @@ impl IntoResponse for ApiError {
         if let Some(location) = self.0.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
             headers.insert(LOCATION, location);
         }
-        if ErrorCode::BudgetExceeded.is(&self.0.code) {
-            // Clients of OpenAI's library repeat a 429 by themselves, and a budget resets tomorrow at the earliest.
+        if ErrorCode::parse(&self.0.code).is_some_and(is_final) {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         if self.0.status == StatusCode::UNAUTHORIZED {
@@ -315,5 +314,18 @@ impl ApiError {
     /// 404: no tool of this name.
     pub fn unknown_tool(name: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "unknown_tool", format!("There is no tool named {name}; GET /api/tools lists them."))
+    }
+}
+
+/// Whether a repeated request would fail the same way. Clients of OpenAI's library repeat a 409, a 429 and a 5xx by themselves.
+const fn is_final(code: ErrorCode) -> bool {
+    match code {
+        // It resets tomorrow at the earliest.
+        ErrorCode::BudgetExceeded => true,
+        // Only the operator can change it.
+        ErrorCode::ModelCredentials => true,
+        // Somebody wanted the end, or a limit has ended it. A repetition would be a turn of its own.
+        ErrorCode::Canceled | ErrorCode::RepeatLimit | ErrorCode::StepLimit | ErrorCode::FormatViolated => true,
+        _ => false,
     }
 }
