@@ -68,7 +68,7 @@ fn operation_of(method: &str, path: &str, operation: &mut Value) {
         }
     }
     if STREAMS.contains(&(method, path)) {
-        responses["200"]["content"]["text/event-stream"] = json!({"schema": {"type": "string", "description": "Server-sent events."}});
+        responses["200"]["content"]["text/event-stream"] = json!({"schema": {"$ref": "#/components/schemas/ServerSentEvent"}});
     }
 }
 
@@ -226,6 +226,15 @@ pub(super) fn add_schemas(schemas: &mut Map<String, Value>, code: &Value) {
                     "required": ["type", "code", "message"],
                     "properties": {"type": {"$ref": "#/components/schemas/ToolErrorType"}, "code": code, "message": {"type": "string"}},
                 }},
+            }),
+        ),
+        (
+            "ServerSentEvent",
+            json!({
+                "type": "object",
+                "description": "One event of a stream. Its data are JSON; the last event of Chat Completions is [DONE].",
+                "required": ["data"],
+                "properties": {"id": {"type": "string"}, "event": {"type": "string"}, "data": {"type": "string"}},
             }),
         ),
         (

@@ -51,12 +51,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         (status = 200, body = Object, description = "A chat.completion, or its chunks as text/event-stream."),
         (status = "4XX", description = "In OpenAI's format."), (status = "5XX", description = "In OpenAI's format."),
     ))]
-async fn create(
-    State(api): State<Arc<ApiState>>,
-    identity: Authenticated,
-    headers: HeaderMap,
-    body: body::RequestBody,
-) -> Response {
+async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: body::RequestBody) -> Response {
     let mut response = complete(&api, &identity, &headers, body).await.unwrap_or_else(IntoResponse::into_response);
     limit_headers::set(&api, &identity, &mut response);
     response

@@ -49,12 +49,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         (status = 200, body = Object, description = "A response object, or its events as text/event-stream with `stream: true`."),
         (status = "4XX", body = Object), (status = "5XX", body = Object),
     ))]
-async fn create(
-    State(api): State<Arc<ApiState>>,
-    identity: Authenticated,
-    headers: HeaderMap,
-    body: body::RequestBody,
-) -> Response {
+async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: body::RequestBody) -> Response {
     let mut response = create_response(&api, &identity, &headers, body).await.unwrap_or_else(IntoResponse::into_response);
     limit_headers::set(&api, &identity, &mut response);
     response

@@ -109,7 +109,8 @@ async fn a_turn_goes_on_where_something_else_needs_it() {
         let mut read = send(&server, CLARA, json!({"input": "hi", "stream": true})).await;
         let conversation = read.headers()["x-conversation-id"].to_str().unwrap().to_owned();
         let turn = id_in(&read_until(&mut read, "response.in_progress").await, "resp_");
-        let path = if whole { format!("/api/conversations/{conversation}/events") } else { format!("/v1/responses/resp_{turn}?stream=true") };
+        let path =
+            if whole { format!("/api/conversations/{conversation}/events") } else { format!("/v1/responses/resp_{turn}?stream=true") };
         let reader = server.as_user(CLARA, Method::GET, &path).header("accept", "text/event-stream").send().await.unwrap();
         readers.push(Stream::new(reader));
         going_on.push(turn);

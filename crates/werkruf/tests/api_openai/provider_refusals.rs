@@ -114,7 +114,8 @@ async fn a_refusal_inside_a_stream_is_an_event() {
     let streamed = server.as_user(CLARA, Method::POST, "/v1/responses").json(&request).send().await.unwrap();
     assert_eq!(streamed.status(), 200);
     let text = streamed.text().await.unwrap();
-    let data: Vec<Value> = text.lines().filter_map(|line| line.strip_prefix("data: ")).map(|line| serde_json::from_str(line).unwrap()).collect();
+    let data: Vec<Value> =
+        text.lines().filter_map(|line| line.strip_prefix("data: ")).map(|line| serde_json::from_str(line).unwrap()).collect();
     let [.., error, failed] = data.as_slice() else { panic!("{data:?}") };
     assert_eq!((&error["type"], &error["code"]), (&json!("error"), &json!("context_length_exceeded")));
     assert_eq!(error["error"]["type"], "invalid_request_error");

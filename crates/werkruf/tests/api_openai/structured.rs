@@ -90,7 +90,8 @@ async fn an_answer_that_does_not_fit_is_a_clear_error() {
     let server = TestServer::open().await;
     for (said, complaint) in [("{\"n\": \"one\"}", "/n "), ("Here: {\"n\": 1}", "it is not JSON")] {
         let send_chat = json!({"messages": [user("hi")], "response_format": chat_format()});
-        for (path, request) in [("/v1/chat/completions", send_chat), ("/v1/responses", json!({"input": "hi", "text": responses_format()}))] {
+        for (path, request) in [("/v1/chat/completions", send_chat), ("/v1/responses", json!({"input": "hi", "text": responses_format()}))]
+        {
             server.model.script(vec![Reply::text(said)]);
             let refused = server.as_user(CLARA, Method::POST, path).json(&request).send().await.unwrap();
             assert_eq!((refused.status().as_u16(), refused.headers()["x-should-retry"].to_str().unwrap()), (502, "false"), "{path}");

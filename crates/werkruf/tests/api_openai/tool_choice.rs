@@ -58,7 +58,8 @@ async fn a_named_tool_of_the_client_is_kept_and_one_of_the_server_counts_once() 
 #[tokio::test]
 async fn allowed_tools_limit_the_clients_tools_or_else_the_servers() {
     let server = TestServer::open().await;
-    let nested = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "a"}}]}});
+    let nested =
+        json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [{"type": "function", "function": {"name": "a"}}]}});
     server.model.script(vec![Reply::calls(vec![call("a", json!({}))])]);
     answer(&server, json!({"tools": [own_tool("a"), own_tool("b")], "tool_choice": nested, "messages": [user("hi")]})).await;
     let request = server.model.requests().pop().unwrap();

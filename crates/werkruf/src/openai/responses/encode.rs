@@ -6,8 +6,7 @@
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 use werkruf_contract::{
-    ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, FinishReason, ToolErrorType,
-    Uuid,
+    ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, FinishReason, ToolErrorType, Uuid,
 };
 
 use super::deltas::{StepText, TextChanged};
