@@ -108,7 +108,10 @@ mod tests {
     fn refusals_of_known_servers_have_a_reason() {
         let known = [
             (400, r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#),
-            (400, r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error"}}"#,
+            ),
             (400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens"}}"#),
             (413, r#"{"error":{"message":"input is too long","code":"request_too_large"}}"#),
             // From inside a stream.

@@ -53,7 +53,9 @@ pub(crate) fn turn_error(error: &ModelError, provider: &str, texts: &Texts) -> T
         }
         None => {
             let (kind, code, key) = match error.fault {
-                ModelFault::Incomplete | ModelFault::Idle => (ToolErrorType::Upstream, ErrorCode::ModelIncomplete, "error-model_incomplete"),
+                ModelFault::Incomplete | ModelFault::Idle => {
+                    (ToolErrorType::Upstream, ErrorCode::ModelIncomplete, "error-model_incomplete")
+                }
                 ModelFault::Refused { status: 429 } => (ToolErrorType::RateLimit, ErrorCode::ModelUnavailable, "error-model_busy"),
                 ModelFault::Connect => (ToolErrorType::Upstream, ErrorCode::ModelUnavailable, "error-model_unreachable"),
                 ModelFault::Protocol => (ToolErrorType::Upstream, ErrorCode::ModelUnavailable, "error-model_unreadable"),

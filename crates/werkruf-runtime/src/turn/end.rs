@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use werkruf_contract::{
-    AssistantSnapshot, CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus, Uuid,
+    AssistantSnapshot, CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError,
+    TurnStatus, Uuid,
 };
 use werkruf_llm::Message;
 use werkruf_store::{NewMessage, StoreError, TurnChange};
