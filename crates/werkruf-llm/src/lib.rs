@@ -57,7 +57,7 @@ pub use retry_after::retry_after;
 pub use server::{ConfigError, ServerConfig};
 pub use size::RequestSize;
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
-pub use tokens::count_tokens;
+pub use tokens::{count_tokens, decode_embedding_tokens};
 pub use web_search::{WebSearch, WebSearchRequest, WebSearchResult};
 
 use werkruf_contract::BoxFuture;

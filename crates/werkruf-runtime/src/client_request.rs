@@ -62,6 +62,9 @@ pub struct ClientTool {
     pub parameters: Value,
     #[serde(default)]
     pub strict: bool,
+    /// The client's tool takes a free text, which the model sends in the field `input`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub custom: bool,
 }
 
 /// Whether the model must call something.
@@ -80,4 +83,6 @@ pub enum ClientChoice {
 pub struct ClientResult {
     pub call_id: String,
     pub content: String,
+    /// Content parts of Chat Completions, where the result is more than text.
+    pub parts: Vec<Value>,
 }

@@ -73,4 +73,4 @@ pub use stream::{ClientLeave, LiveEvent, PartialAnswer, SubscribeOptions, Subscr
 pub use taint::TaintPolicy;
 pub use trace::{Attribute, CallerSpan, Sampler, Span, SpanId, SpanKind, SpanSink, TraceId, Tracer};
 pub use transcript_digest::{digest_after_answer, digest_after_message, digest_after_result};
-pub use turn::SERVER_METADATA;
+pub use turn::{SERVER_METADATA, SUMMARY_PROMPT, SUMMARY_QUESTION};

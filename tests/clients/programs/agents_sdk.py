@@ -62,11 +62,12 @@ async def usage():
 
 
 async def stop():
-    result = Runner.run_streamed(agent(), "count")
+    result, text = Runner.run_streamed(agent(), "count"), None
     async for event in result.stream_events():
-        if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+        if not text and event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+            text = event.data.delta
             result.cancel(mode="immediate")
-            return {"text": event.data.delta}
+    return {"text": text}
 
 
 async def session(kind):

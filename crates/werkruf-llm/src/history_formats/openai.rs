@@ -63,10 +63,10 @@ fn parse(value: &Value) -> Result<StoredMessage, String> {
 fn call(value: &Value) -> HistoryCall {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (name, arguments) = match &value["custom"] {
-        Value::Object(custom) => (custom.get("name"), custom.get("input")),
-        _ => (value["function"].get("name"), value["function"].get("arguments")),
+        Value::Object(custom) => (custom.get("name"), calls::custom_arguments(custom.get("input"))),
+        _ => (value["function"].get("name"), calls::arguments(value["function"].get("arguments"))),
     };
-    HistoryCall { id: text(&value["id"]), name: name.map(text).unwrap_or_default(), arguments: calls::arguments(arguments) }
+    HistoryCall { id: text(&value["id"]), name: name.map(text).unwrap_or_default(), arguments }
 }
 
 fn from_columns(message: &StoredMessage) -> Value {

@@ -6,6 +6,7 @@ mod gate;
 mod retry;
 mod span;
 mod usage;
+mod vectors;
 mod worst_case;
 
 pub use access::ModelAccounts;

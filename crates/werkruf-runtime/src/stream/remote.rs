@@ -115,7 +115,8 @@ impl RemoteStreams<'_> {
                 settled |= row.kind.settles_text();
                 let data = Arc::from(complete_event(self.records, tenant_id, stream_id, row).await?);
                 let turn_id = row.turn_id.unwrap_or_default();
-                self.broadcast.deliver_row(stream_id, &LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id, data });
+                let event = LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id, data, at: Some(row.created_at) };
+                self.broadcast.deliver_row(stream_id, &event);
             }
             if !is_full(&rows) {
                 break;

@@ -133,7 +133,7 @@ async fn open(
     let stream = StreamKey { tenant_id, stream_id: conversation_id };
     let options = SubscribeOptions { turn_id: Some(turn_id), debug: message.debug, after: seqs.first().map_or(0, |seq| seq - 1) };
     let (events, _) = engine.broadcast.subscribe(stream, options);
-    let event = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
+    let event = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)), at: None };
     engine.journals.publish(conversation_id, &event);
     let leave = ClientLeave {
         broadcast: Arc::clone(&engine.broadcast),
@@ -249,7 +249,8 @@ fn user_message(engine: &Engine, message: &InboundMessage) -> Option<NewMessage>
 
 /// A client's result, which replaces its placeholder in the history.
 fn client_result(result: &ClientResult) -> Replacement {
-    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success", metadata: None }
+    let metadata = (!result.parts.is_empty()).then(|| json(&serde_json::json!({"content": result.parts})));
+    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success", metadata }
 }
 
 /// The inbox entry of a message: the channel's own, else that of the client's idempotency key.

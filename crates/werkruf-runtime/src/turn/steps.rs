@@ -231,11 +231,9 @@ impl Turn {
         messages.push(Message::Assistant { content: answer.text, calls, carry: answer.carry });
         let mut mistaken = !finished.is_empty();
         for call in finished {
-            messages.push(Message::Tool {
-                call_id: call.slot.as_ref().map(|slot| slot.id.clone()).unwrap_or_default(),
-                name: call.row.tool_name.clone(),
-                content: call.outcome.for_model(&call.row, self.scope.result_limit).0,
-            });
+            let id = call.slot.as_ref().map(|slot| slot.id.as_str()).unwrap_or_default();
+            let content = call.outcome.for_model(&call.row, self.scope.result_limit).0;
+            messages.push(Message::result(id, call.row.tool_name.as_str(), content));
             self.taint.add(call.outcome.untrusted.then(|| UntrustedResult::of(&call.row)));
             let failure = call.outcome.result.as_ref().err();
             mistaken &= failure.is_some_and(|failure| failure.kind == ToolErrorType::Validation && call.outcome.attempt == 0);

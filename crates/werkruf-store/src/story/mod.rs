@@ -8,6 +8,7 @@ mod approvals;
 mod audit;
 mod budget_changes;
 mod budgets;
+mod client_conversations;
 mod client_requests;
 mod closer;
 mod credentials;
@@ -36,6 +37,7 @@ pub(crate) use approvals::*;
 pub(crate) use audit::*;
 pub(crate) use budget_changes::*;
 pub(crate) use budgets::*;
+pub(crate) use client_conversations::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
 pub(crate) use credentials::*;
@@ -79,6 +81,11 @@ macro_rules! tell {
             a_clients_results_replace_their_placeholders,
             a_conversation_is_found_by_its_transcript_digest,
             a_withdrawn_client_request_is_marked_and_kept,
+            metadata_of_a_conversation_is_replaced,
+            items_are_appended_between_turns_only,
+            a_result_for_a_call_without_a_turn_is_stored,
+            messages_are_changed_together_or_not_at_all,
+            a_copy_has_the_messages_up_to_its_turn,
             a_turn_waits_for_an_approval_and_continues,
             whoever_asked_cannot_approve,
             an_expired_approval_cannot_be_decided,

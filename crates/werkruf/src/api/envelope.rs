@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use http::header::{CONTENT_TYPE, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use tokio::time::Instant;
 
 use super::ApiState;
@@ -56,7 +56,12 @@ pub async fn unknown_route(uri: Uri) -> Response {
 }
 
 /// The response for a known path with a method it does not support.
-pub async fn method_not_allowed(method: Method, uri: Uri) -> Response {
+pub async fn method_not_allowed(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let upgrade = headers.get(UPGRADE).and_then(|value| value.to_str().ok());
+    if is_openai_path(uri.path()) && upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket")) {
+        let message = "The WebSocket form of this API is not available here; send requests with POST, and read streams with stream: true.";
+        return ApiError::new(StatusCode::BAD_REQUEST, "websocket_unsupported", message).into_response();
+    }
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",

@@ -32,6 +32,8 @@ struct ErrorFields {
     /// Top-level fields next to `error`, such as the id of the failed turn.
     extra: Map<String, Value>,
     location: Option<String>,
+    /// The request field that is wrong, for clients of OpenAI's API.
+    param: Option<&'static str>,
 }
 
 impl ApiError {
@@ -60,6 +62,7 @@ impl ApiError {
             details: None,
             extra: Map::new(),
             location: None,
+            param: None,
         }))
     }
 
@@ -156,6 +159,18 @@ impl ApiError {
     /// The message, for people.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// The request field that is wrong.
+    pub fn wrong_param(&self) -> Option<&'static str> {
+        self.0.param
+    }
+
+    /// Names the request field that is wrong.
+    #[must_use]
+    pub fn param(mut self, name: &'static str) -> Self {
+        self.0.param = Some(name);
+        self
     }
 
     /// Adds structured details, for programs.

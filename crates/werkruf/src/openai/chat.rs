@@ -76,14 +76,7 @@ async fn complete(
 }
 
 fn common_fields(started: &StartedTurn, options: ResponseOptions) -> CommonFields {
-    let created = started.turn_id.get_timestamp().map_or(0, |time| time.to_unix().0);
-    CommonFields {
-        id: format!("chatcmpl-{}", started.turn_id.simple()),
-        created: i64::try_from(created).unwrap_or_default(),
-        model: options.model.clone().unwrap_or_else(|| started.model.clone()),
-        options,
-        texts: started.texts.clone(),
-    }
+    CommonFields::new(started.turn_id, started.model.clone(), options, started.texts.clone())
 }
 
 /// Waits until the turn has ended or should have ended, and answers with one object.

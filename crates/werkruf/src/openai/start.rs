@@ -14,19 +14,21 @@ use werkruf_runtime::{
     AcceptedTurn, AnswerFormat, Caller, ClientChoice, ClientRequest, ClientTool, InboundMessage, LiveEvent, Refusal, Subscription,
     complete_event,
 };
-use werkruf_store::{ResumePoint, TurnRow};
+use werkruf_store::TurnRow;
 
 use super::client_events::TurnEvents;
 use super::input::{Input, UserMessage};
 use super::model::{self, CHANNEL};
-use super::request_checks;
 use super::stop_on_leave::StopOnLeave;
+use super::target::{Target, find_target};
 use super::transcript::TranscriptDigest;
+use super::unsupported::refused;
+use super::{media_urls, request_checks};
 use crate::api::chat::{CONVERSATION_ID, set_conversation_header};
 use crate::api::error::ApiError;
 use crate::api::policy::Authenticated;
 use crate::api::{ApiState, body, context, lookup, replay};
-use crate::config::OnDisconnect;
+use crate::config::{ModelApi, ModelConfig, OnDisconnect};
 
 /// Response header: the model that produced the answer.
 pub(crate) const MODEL_HEADER: HeaderName = HeaderName::from_static("x-werkruf-model");
@@ -70,6 +72,10 @@ pub(crate) struct TurnRequest {
     pub(crate) instructions: Option<String>,
     /// The conversation that the body names. [`start`] reads the header `X-Conversation-Id`, which takes precedence.
     pub(crate) conversation: Option<Uuid>,
+    /// The newest turn of that conversation, where the request must follow it.
+    pub(crate) after: Option<Uuid>,
+    /// A history before the first message of that conversation.
+    pub(crate) earlier: Vec<Value>,
     pub(crate) model: Option<String>,
     pub(crate) tools: Vec<ClientTool>,
     pub(crate) tool_choice: ClientChoice,
@@ -121,6 +127,39 @@ impl StartedTurn {
     }
 }
 
+/// The message that a request would start a turn with.
+pub(crate) async fn preview(
+    api: &ApiState,
+    Authenticated(identity): &Authenticated,
+    headers: &HeaderMap,
+    mut request: TurnRequest,
+) -> Result<InboundMessage, ApiError> {
+    let caller = identity.caller()?;
+    let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
+    let input = read_input(api, &mut request)?;
+    let named = conversation_header(headers)?.or(request.conversation);
+    if let Some(id) = named {
+        let stored = api.app.records().conversation(identity.tenant_id, id).await?;
+        stored.filter(|row| row.user_id == caller.principal.user_id).ok_or_else(|| ApiError::not_found("conversation"))?;
+    }
+    let assistant = model::chosen(&api.app.runtime.setup(), &caller.principal, request.model.as_deref()).map(|found| found.name.clone());
+    let target = named.map_or(Target::New, Target::Named);
+    Ok(inbound_message(headers, &context, caller, assistant, target, &input, request)?.0)
+}
+
+/// Checks and parses the messages of a request, and takes them out of it: they may be large.
+fn read_input(api: &ApiState, request: &mut TurnRequest) -> Result<Input, ApiError> {
+    request_checks::check(request)?;
+    let over_chat = matches!(&api.app.config.model, ModelConfig::Server(server) if server.api == ModelApi::Chat);
+    if over_chat && media_urls::has_file_address(&request.values) {
+        return Err(refused("file_url", "The model server takes no addresses of files; send the file as file_data."));
+    }
+    let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
+    let values = std::mem::take(&mut request.values);
+    Input::read(request.format, &values, &mut new_call_id)
+        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))
+}
+
 /// Starts the turn.
 pub(crate) async fn start(
     api: &ApiState,
@@ -130,13 +169,8 @@ pub(crate) async fn start(
 ) -> Result<StartedTurn, ApiError> {
     let caller = identity.caller()?;
     let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
-    request_checks::check(&request)?;
+    let input = read_input(api, &mut request)?;
     let last_step_only = last_step_only(headers, &request);
-    let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
-    let input = Input::read(request.format, &request.values, &mut new_call_id)
-        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
-    // The input has all of them. They may be large.
-    request.values = Vec::new();
     let named = conversation_header(headers)?.or(request.conversation);
     // A request without messages that names a conversation asks the assistant to continue it.
     if input.is_empty() && named.is_none() {
@@ -235,43 +269,6 @@ fn conversation_header(headers: &HeaderMap) -> Result<Option<Uuid>, ApiError> {
     id.map(Some).ok_or_else(|| ApiError::not_found("conversation"))
 }
 
-/// The conversation or turn that a request belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
-    /// The client named this conversation.
-    Named(Uuid),
-    /// The client resends the transcript or sends a tool result. Its transcript ends with this turn.
-    Resumed(ResumePoint),
-    /// The same tool results were sent before and started this turn.
-    AlreadyRun(Uuid),
-    New,
-}
-
-async fn find_target(api: &ApiState, caller: &Caller, named: Option<Uuid>, input: &Input) -> Result<Target, ApiError> {
-    if let Some(id) = named {
-        return Ok(Target::Named(id));
-    }
-    let (clients, tenant_id, user_id) = (api.app.clients(), caller.principal.tenant_id, &caller.principal.user_id);
-    let call_ids: Vec<String> = input.results().into_iter().map(|result| result.call_id).collect();
-    let has_new_input = !input.new_user_message().text.is_empty() || !input.new_user_message().parts.is_empty() || !call_ids.is_empty();
-    // The transcript digest identifies a conversation better than call ids do: some model servers reuse ids such as call_0.
-    if has_new_input
-        && let Some(digest) = input.digest_up_to_last_answer()
-        && let Some(found) = clients.conversation_by_digest(tenant_id, user_id.clone(), digest).await?
-    {
-        return Ok(Target::Resumed(found));
-    }
-    if call_ids.is_empty() {
-        return Ok(Target::New);
-    }
-    if let Some(found) = clients.conversation_awaiting(tenant_id, user_id.clone(), call_ids).await? {
-        return Ok(Target::Resumed(found));
-    }
-    // These results may have been processed before: a client that lost the answer sends its request again.
-    let earlier = clients.turn_by_request_digest(tenant_id, user_id.clone(), input.digest(TranscriptDigest::default())).await?;
-    Ok(earlier.map_or(Target::New, |turn| Target::AlreadyRun(turn.turn_id)))
-}
-
 fn inbound_message(
     headers: &HeaderMap,
     context: &ToolContext,
@@ -283,7 +280,8 @@ fn inbound_message(
 ) -> Result<(InboundMessage, TranscriptDigest), ApiError> {
     let after = match target {
         Target::Resumed(found) => Some(found.turn_id),
-        Target::Named(_) | Target::AlreadyRun(_) | Target::New => None,
+        Target::Named(_) => request.after,
+        Target::AlreadyRun(_) | Target::New => None,
     };
     let (conversation_id, start_digest) = match target {
         // A client that sends only new messages is at the current end of the conversation, so its digest does not start empty.
@@ -293,7 +291,7 @@ fn inbound_message(
         Target::AlreadyRun(_) | Target::New => (None, String::new()),
     };
     let (history, UserMessage { text, parts }, results) = if conversation_id.is_some() {
-        (Vec::new(), input.new_user_message(), input.results())
+        (request.earlier.clone(), input.new_user_message(), input.results())
     } else {
         // A new conversation waits for no results: those in the request belong to its history.
         let (history, message) = input.split_history();
@@ -365,7 +363,8 @@ pub(crate) async fn stored_events(api: &ApiState, turn: &TurnRow) -> Result<Vec<
     let mut events = Vec::new();
     for row in lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await? {
         let data = complete_event(records, turn.tenant_id, stream_id, &row).await?;
-        events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data) });
+        let at = Some(row.created_at);
+        events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data), at });
     }
     Ok(events)
 }

@@ -7,7 +7,11 @@ mod chat;
 #[cfg(test)]
 mod client;
 #[cfg(test)]
+mod client_conversations;
+#[cfg(test)]
 mod client_tools;
+#[cfg(test)]
+mod content;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
@@ -24,6 +28,8 @@ mod provider_refusals;
 mod refusals;
 #[cfg(test)]
 mod responses;
+#[cfg(test)]
+mod routes;
 #[cfg(test)]
 mod structured;
 #[cfg(test)]

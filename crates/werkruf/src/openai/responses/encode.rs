@@ -4,13 +4,14 @@
 //! the turn's events arrived. Therefore a stream can be resumed after any sequence number, from live or from stored events.
 
 use bytes::{BufMut, BytesMut};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use werkruf_contract::{
     ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, FinishReason, ToolErrorType, Uuid,
 };
 
 use super::deltas::{StepText, TextChanged};
-use super::object::{ResponseBase, ResponseState, ResponseStatus, arguments, text_part};
+use super::object::{ItemStatus, ResponseBase, ResponseState, ResponseStatus, text_part};
 use super::structured::refusal_part;
 use crate::openai::client_events::TurnAnswer;
 
@@ -22,19 +23,20 @@ pub(crate) enum TurnEvent {
     /// The model restarts the text of the current step.
     Reset,
     Approval(Uuid),
-    Final(Box<TurnAnswer>),
+    /// The answer, and when the turn ended.
+    Final(Box<TurnAnswer>, Option<Timestamp>),
     Error(ErrorEvent),
 }
 
 impl TurnEvent {
     /// Parses an event; `None` for event types that the Responses API does not expose.
-    pub(crate) fn read(kind: EventType, data: &str) -> Result<Option<Self>, serde_json::Error> {
+    pub(crate) fn read(kind: EventType, data: &str, at: Option<Timestamp>) -> Result<Option<Self>, serde_json::Error> {
         Ok(Some(match kind {
             EventType::AssistantToken => Self::Token(serde_json::from_str(data)?),
             EventType::AssistantSnapshot => Self::Snapshot(serde_json::from_str(data)?),
             EventType::AssistantReset => Self::Reset,
             EventType::ApprovalRequired => Self::Approval(serde_json::from_str::<ApprovalRequired>(data)?.approval_id),
-            EventType::Final => Self::Final(serde_json::from_str(data)?),
+            EventType::Final => Self::Final(serde_json::from_str(data)?, at),
             EventType::Error => Self::Error(serde_json::from_str(data)?),
             EventType::Init | EventType::ToolStarted | EventType::ToolFinished | EventType::Debug => return Ok(None),
         }))
@@ -111,7 +113,7 @@ impl Encoder {
             }
             TurnEvent::Snapshot(snapshot) => {
                 self.stored_step = self.stored_step.max(snapshot.step);
-                self.close_message(out, &snapshot.content)
+                self.close_message(out, &snapshot.content, ItemStatus::Completed)
             }
             TurnEvent::Approval(id) => {
                 // The approval request is an event row of its own, so a resumed stream emits it at the same position.
@@ -122,7 +124,7 @@ impl Encoder {
                 );
                 Ok(())
             }
-            TurnEvent::Final(answer) => self.finish(out, &answer),
+            TurnEvent::Final(answer, at) => self.finish(out, &answer, at),
             TurnEvent::Error(error) => {
                 self.fail(out, &error);
                 Ok(())
@@ -156,14 +158,14 @@ impl Encoder {
 
     fn open_message(&mut self, out: &mut BytesMut) {
         if !std::mem::replace(&mut self.message_open, true) {
-            let item = self.base.message(self.output.len(), None);
+            let item = self.base.message(self.output.len(), None, ItemStatus::InProgress);
             self.output_event(out, "response.output_item.added", json!({"item": item}));
             self.content_event(out, "response.content_part.added", json!({"part": text_part("")}));
         }
     }
 
     /// Closes the message of a step that ended with this text.
-    fn close_message(&mut self, out: &mut BytesMut, content: &str) -> Result<(), TextChanged> {
+    fn close_message(&mut self, out: &mut BytesMut, content: &str, status: ItemStatus) -> Result<(), TextChanged> {
         self.text.replace(content);
         if self.text.is_empty() {
             return Ok(());
@@ -173,29 +175,29 @@ impl Encoder {
         self.message_open = false;
         self.content_event(out, "response.output_text.done", json!({"text": text, "logprobs": []}));
         self.content_event(out, "response.content_part.done", json!({"part": text_part(&text)}));
-        let item = self.base.message(self.output.len(), Some(&text));
+        let item = self.base.message(self.output.len(), Some(&text), status);
         self.output_event(out, "response.output_item.done", json!({"item": item}));
         self.output.push(item);
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut BytesMut, answer: &TurnAnswer) -> Result<(), TextChanged> {
+    fn finish(&mut self, out: &mut BytesMut, answer: &TurnAnswer, ended_at: Option<Timestamp>) -> Result<(), TextChanged> {
+        let status = ResponseStatus::of_answer(answer.finish_reason, &answer.client_calls);
         // The text of a step with calls was already emitted from the snapshot row of that step.
         if answer.finish_reason == FinishReason::Refusal {
             self.emit_refusal(out, &answer.message.content);
         } else if self.last_step_only || answer.client_calls.is_empty() || !self.text.is_empty() {
-            self.close_message(out, &answer.message.content)?;
+            self.close_message(out, &answer.message.content, ItemStatus::of_last(status))?;
         }
         for call in &answer.client_calls {
             self.emit_call(out, call);
         }
         let output = std::mem::take(&mut self.output);
-        let status = ResponseStatus::of_answer(answer.finish_reason, &answer.client_calls);
         let kind = if status == ResponseStatus::Completed { "response.completed" } else { "response.incomplete" };
         self.response_event(
             out,
             kind,
-            &ResponseState { output: &output, usage: Some(&answer.usage), ..ResponseState::with_status(status) },
+            &ResponseState { output: &output, usage: Some(&answer.usage), ended_at, ..ResponseState::with_status(status) },
         );
         self.ended = true;
         Ok(())
@@ -214,16 +216,25 @@ impl Encoder {
     }
 
     fn emit_call(&mut self, out: &mut BytesMut, call: &ClientCall) {
-        let index = self.output.len();
-        let (id, item) = (self.base.call_id(index), self.base.call(index, call));
+        let item = self.base.call(self.output.len(), call);
+        // A custom tool has a free text in place of arguments.
+        let (field, kind) = if item["type"] == "custom_tool_call" {
+            ("input", "response.custom_tool_call_input")
+        } else {
+            ("arguments", "response.function_call_arguments")
+        };
+        let (id, text) = (item["id"].clone(), item[field].clone());
         let mut added = item.clone();
         added["status"] = "in_progress".into();
-        added["arguments"] = "".into();
+        added[field] = "".into();
         self.output_event(out, "response.output_item.added", json!({"item": added}));
-        let arguments = arguments(call);
-        self.output_event(out, "response.function_call_arguments.delta", json!({"item_id": id, "delta": arguments}));
-        let done = json!({"item_id": id, "name": call.name, "arguments": arguments});
-        self.output_event(out, "response.function_call_arguments.done", done);
+        self.output_event(out, &format!("{kind}.delta"), json!({"item_id": id, "delta": text}));
+        let mut done = json!({"item_id": id});
+        done[field] = text;
+        if field == "arguments" {
+            done["name"] = call.name.as_str().into();
+        }
+        self.output_event(out, &format!("{kind}.done"), done);
         self.output_event(out, "response.output_item.done", json!({"item": item}));
         self.output.push(item);
     }

@@ -162,7 +162,7 @@ impl ResponseStream {
         }
         self.last = self.last.max(event.seq.unwrap_or(0));
         self.awaiting_approval = event.kind == EventType::ApprovalRequired || (self.awaiting_approval && event.seq.is_none());
-        match TurnEvent::read(event.kind, &event.data) {
+        match TurnEvent::read(event.kind, &event.data, event.at) {
             // A snapshot without a sequence number is the partial text of the current step, saved by another process.
             Ok(Some(TurnEvent::Snapshot(partial))) if event.seq.is_none() => {
                 self.encoder.take_partial(&mut self.out, partial.step, &partial.content)

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::object::{RequestEcho, ResponseBase};
+use super::echo::RequestEcho;
+use super::object::{ItemStatus, ResponseBase};
 
 impl RequestEcho {
     /// Whether the request asks for JSON. Then only the text of the last step is the answer.
@@ -15,7 +16,8 @@ impl RequestEcho {
 impl ResponseBase {
     /// A message item whose only content is a refusal. Without a text it is in progress.
     pub(crate) fn refusal(&self, index: usize, text: Option<&str>) -> Value {
-        let mut item = self.message(index, text);
+        let status = if text.is_some() { ItemStatus::Completed } else { ItemStatus::InProgress };
+        let mut item = self.message(index, text, status);
         item["content"] = text.map(refusal_part).into_iter().collect();
         item
     }

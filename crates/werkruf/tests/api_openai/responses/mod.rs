@@ -3,6 +3,8 @@
 mod answers;
 pub mod client;
 mod client_tools;
+mod copies;
 mod requests;
 mod resumed;
+mod schema;
 mod stored;

@@ -143,6 +143,8 @@ CREATE TABLE conversations (
   summary_until bigint,
   -- The untrusted results that the summary covers, as a JSON array.
   summary_untrusted text,
+  -- What a client of /v1/conversations stores with it.
+  metadata      jsonb NOT NULL DEFAULT '{}',
   PRIMARY KEY (tenant_id, id)
 ) WITH (fillfactor = 85);
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);

@@ -126,7 +126,7 @@ CREATE TABLE api_keys (
 
 -- updated_at: when a message or the state was last written. state and summary may be long and come last: a list reads the columns before them only.
 -- summary: the messages up to the seq summary_until, in short; the model gets the summary in their place.
--- summary_untrusted: a JSON array of the untrusted results among them.
+-- summary_untrusted: a JSON array of the untrusted results among them. metadata: what a client of /v1/conversations stores with it.
 CREATE TABLE conversations (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -140,6 +140,7 @@ CREATE TABLE conversations (
   summary    TEXT,
   summary_until INTEGER,
   summary_untrusted TEXT,
+  metadata   TEXT NOT NULL DEFAULT '{}',
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
