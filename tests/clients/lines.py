@@ -4,6 +4,7 @@ One process runs all scenarios of a client, because importing its packages takes
 """
 import asyncio
 import base64
+import gc
 import inspect
 import json
 import os
@@ -61,4 +62,7 @@ def run(scenarios):
             answer = {"received": loop.run_until_complete(received) if inspect.isawaitable(received) else received}
         except BaseException:
             answer = {"failure": traceback.format_exc()[-3000:]}
+        # Some libraries close a connection only when their objects are collected.
+        received = None
+        gc.collect()
         print("@@ " + json.dumps(answer), flush=True)

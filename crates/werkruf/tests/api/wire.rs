@@ -27,10 +27,9 @@ async fn json_over_one_kibibyte_is_compressed_on_request() {
     let get =
         async |path: &str, accepted: &str| server.as_user(1, Method::GET, path).header("accept-encoding", accepted).send().await.unwrap();
     let plain = get("/openapi.json", "identity").await;
-    assert_eq!(
-        (header(&plain, "content-encoding"), header(&plain, "vary").is_some_and(|vary| vary.contains("accept-encoding"))),
-        (None, true)
-    );
+    assert_eq!(header(&plain, "content-encoding"), None);
+    let varies = plain.headers().get_all("vary").iter().any(|value| value.to_str().unwrap().contains("accept-encoding"));
+    assert!(varies, "caches keep both forms");
     let plain = plain.bytes().await.unwrap();
     let compressed = get("/openapi.json", "br, gzip").await;
     assert_eq!((header(&compressed, "content-encoding"), header(&compressed, "content-type")), (Some("gzip"), Some("application/json")));
