@@ -5,6 +5,7 @@ mod failures;
 mod gate;
 mod retry;
 mod span;
+mod text_request;
 mod usage;
 mod vectors;
 mod worst_case;

@@ -332,15 +332,17 @@ impl ApiError {
     }
 }
 
-/// Whether a repeated request would fail the same way. Clients of OpenAI's library repeat a 409, a 429 and a 5xx by themselves.
+/// Whether a repeated request would fail the same way, or would be a turn that nobody wants. Clients of OpenAI's library repeat a 409, a 429 and a
+/// 5xx by themselves.
 const fn is_final(code: ErrorCode) -> bool {
-    match code {
-        // It resets tomorrow at the earliest.
-        ErrorCode::BudgetExceeded => true,
-        // Only the operator can change it.
-        ErrorCode::ModelCredentials => true,
-        // Somebody wanted the end, or a limit has ended it. A repetition would be a turn of its own.
-        ErrorCode::Canceled | ErrorCode::RepeatLimit | ErrorCode::StepLimit | ErrorCode::FormatViolated => true,
-        _ => false,
-    }
+    // A budget resets tomorrow at the earliest. Only the operator can change the credentials. The others are the end of a turn that had its chance.
+    matches!(
+        code,
+        ErrorCode::BudgetExceeded
+            | ErrorCode::ModelCredentials
+            | ErrorCode::Canceled
+            | ErrorCode::RepeatLimit
+            | ErrorCode::StepLimit
+            | ErrorCode::FormatViolated
+    )
 }

@@ -84,7 +84,7 @@ pub(crate) struct TurnRequest {
     pub(crate) max_output_tokens: Option<u32>,
     /// Other model options, under their Chat Completions names.
     pub(crate) options: Map<String, Value>,
-    /// The tools that the model may call: the client's, or the server's where the client brought none. `None` for all of them.
+    /// The tools that the model may call: the client's, or the server's where the client has none. `None` for all of them.
     pub(crate) allowed_tools: Option<Vec<String>>,
     /// Whether a client that leaves before the end of the answer stops the turn.
     pub(crate) stops_on_leave: bool,

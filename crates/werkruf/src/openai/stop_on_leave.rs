@@ -2,7 +2,7 @@
 
 use werkruf_runtime::ClientLeave;
 
-/// Dropped before the answer is complete it stops the turn. Empty where the turn goes on without its client.
+/// Dropped before the answer is complete it stops the turn. Empty where the turn continues without its client.
 #[derive(Debug, Default)]
 pub(crate) struct StopOnLeave(Option<ClientLeave>);
 

@@ -77,7 +77,7 @@ async fn a_client_that_leaves_stops_its_turn_and_what_was_said_is_kept_and_bille
     assert_eq!((&object["status"], &object["output"][0]["content"][0]["text"]), (&json!("cancelled"), &json!("Good ")));
     let usage = body(server.operator(Method::GET, "/api/usage?group_by=model").send().await.unwrap()).await;
     assert_eq!((&usage["total"]["calls"], &usage["total"]["estimated_calls"]), (&json!(2), &json!(2)), "{usage}");
-    // The conversation goes on with what was said.
+    // The conversation continues after what was said.
     let next = server.as_user(CLARA, Method::POST, "/v1/responses").json(&json!({"input": "and?", "previous_response_id": id}));
     assert_eq!(next.send().await.unwrap().status(), 200);
     let request = server.model.requests().pop().unwrap();

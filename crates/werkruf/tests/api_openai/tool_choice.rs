@@ -1,4 +1,4 @@
-//! `tool_choice` means the client's tools where it brought any.
+//! `tool_choice` means the client's tools where it has any.
 
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Reply, call};
