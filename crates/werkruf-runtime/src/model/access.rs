@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use jiff::SignedDuration;
 use werkruf_contract::{BoxFuture, Clock, Deadline, Failure, ModelSource, Models, NoModels, TextAnswer, TextRequest, Uuid};
 use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{Delta, ModelError, ModelFault, RequestSize, TokenUsage, WebSearchRequest, in_time};
+use werkruf_llm::{Delta, ModelError, ModelFault, RequestSize, WebSearchRequest, in_time};
 use werkruf_store::{BudgetCounter, NewReservation, NewUsage, UsageOwner, UsageRows};
 
 use super::failures::{failure, late, refused, unchecked};
