@@ -75,7 +75,7 @@ fn attach(attached: &mut Vec<Value>, call_id: &str, parts: &[Value]) {
     }
 }
 
-/// Writes what results brought as a message of the user. It follows all results of a step, because nothing may stand between them.
+/// Writes the pictures and files of results as a message of the user. It follows all results of a step, because nothing may stand between them.
 fn put_attached(out: &mut Vec<u8>, attached: &mut Vec<Value>) -> serde_json::Result<()> {
     if attached.is_empty() {
         return Ok(());

@@ -174,7 +174,7 @@ pub(crate) async fn a_copy_has_the_messages_up_to_its_turn<S: Store>(world: Worl
     assert_eq!(listed(&world, id).await, expected);
     let turn = world.begin(world.opening(ConversationRef::Existing { id, any_user: false }, "other")).await;
     let last = listed(&world, id).await.pop().unwrap();
-    assert_eq!((last.1.as_str(), last.3), ("other", Some(before.len() as i64 + 1)), "the copy goes on with its own numbers");
+    assert_eq!((last.1.as_str(), last.3), ("other", Some(before.len() as i64 + 1)), "the copy continues with its own numbers");
     world.complete(&turn).await;
     assert!(
         !world.store.copy_conversation(ConversationCopy { tenant_id: world.id(), ..copy(second.turn, &[]) }).await.unwrap(),

@@ -3,7 +3,7 @@
 //! Invariants: the sequence number of an event depends only on the content of the turn (`encode`), so any process can continue any
 //! stream. A response of another user, one sent with `store: false` and a deleted one are all answered with 404.
 
-pub(super) mod compaction;
+mod compaction;
 mod deltas;
 mod echo;
 mod encode;
@@ -16,6 +16,7 @@ mod retrieve;
 mod stored;
 mod stream;
 mod structured;
+mod summary;
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `POST /v1/responses/compact`: the model summarises a conversation, and the client goes on with the summary in place of the messages.
+//! `POST /v1/responses/compact`: the model summarises a conversation, and the client continues from the summary in place of the messages.
 //!
 //! The summary is made of what the client has sent and received. Results of the server's own tools are left out: text of strangers would
 //! come back as the client's own.
@@ -8,30 +8,25 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{Deadline, TextRequest};
 use werkruf_llm::history_formats::{HistoryFormat, Role, StoredMessage, read};
-use werkruf_runtime::{ClientRequest, SUMMARY_PROMPT, SUMMARY_QUESTION};
+use werkruf_runtime::{ClientRequest, SUMMARY_PROMPT};
 
 use super::object::response_id;
 use super::previous::stored;
 use super::references;
 use super::request::{FIELDS, Request};
+use super::summary::sealed;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::{ApiError, ApiState, body, history};
 use crate::identity::Identity;
 use crate::openai::failure::failed_request;
 use crate::openai::{model, start};
 
-/// The message before a summary.
-pub(crate) const QUESTION: &str = SUMMARY_QUESTION;
-/// Marks the content as made by this server.
-const PREFIX: &str = "wk1.";
 const TIME: Duration = Duration::from_secs(120);
 /// The most bytes of one message, and of all messages, in the text that is summarised.
 const MESSAGE_BYTES: usize = 8 * 1024;
@@ -134,29 +129,11 @@ fn line(message: &StoredMessage) -> String {
     text
 }
 
-/// The content of a compaction item. It holds only what its client has sent or received, so it is encoded and not encrypted.
-pub(crate) fn sealed(summary: &str) -> String {
-    format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(summary))
-}
-
-/// The summary in a compaction item; `None` for content of another server.
-pub(crate) fn opened(content: &str) -> Option<String> {
-    String::from_utf8(URL_SAFE_NO_PAD.decode(content.strip_prefix(PREFIX)?).ok()?).ok().filter(|summary| !summary.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use werkruf_llm::history_formats::{Role, StoredMessage};
 
-    use super::{MESSAGE_BYTES, RECORD_BYTES, opened, record, sealed};
-
-    #[test]
-    fn only_content_of_this_server_is_opened() {
-        assert_eq!(opened(&sealed("Grüße")).as_deref(), Some("Grüße"));
-        for other in ["", "wk1.", "wk1.*", "gAAAAB", "wk1.gA"] {
-            assert_eq!(opened(other), None, "{other}");
-        }
-    }
+    use super::{MESSAGE_BYTES, RECORD_BYTES, record};
 
     #[test]
     fn a_record_is_bounded_and_keeps_the_newest() {

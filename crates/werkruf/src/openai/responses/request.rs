@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 use werkruf_contract::Uuid;
 
-use super::compaction;
 use super::echo::RequestEcho;
+use super::summary;
 use crate::api::ApiError;
 use crate::openai::tools;
 
@@ -145,12 +145,12 @@ pub(crate) fn usable(given: Value) -> Vec<Value> {
     if given["type"] != "compaction" {
         return item(given).into_iter().collect();
     }
-    let summary = given["encrypted_content"].as_str().and_then(compaction::opened);
-    let pair = |summary: String| {
-        let answer = json!({"type": "message", "role": "assistant", "content": summary});
-        vec![user_message(compaction::QUESTION), answer]
+    let opened = given["encrypted_content"].as_str().and_then(summary::opened);
+    let pair = |text: String| {
+        let answer = json!({"type": "message", "role": "assistant", "content": text});
+        vec![user_message(summary::QUESTION), answer]
     };
-    summary.map(pair).unwrap_or_default()
+    opened.map(pair).unwrap_or_default()
 }
 
 /// Converts an input item; `None` for items that are not used, such as reasoning and the built-in tool calls of other servers.
@@ -181,7 +181,7 @@ mod tests {
     use serde_json::{Value, json};
     use werkruf_contract::Uuid;
 
-    use super::{FIELDS, Request, RequestEcho, compaction};
+    use super::{FIELDS, Request, RequestEcho, summary};
 
     fn read(body: &Value) -> Request {
         let mut body = body.as_object().unwrap().clone();
@@ -198,7 +198,7 @@ mod tests {
             {"role": "owner", "content": "x"},
             {"type": "reasoning", "id": "rs_1", "summary": []},
             {"type": "compaction", "encrypted_content": "…"},
-            {"type": "compaction", "encrypted_content": compaction::sealed("They met.")},
+            {"type": "compaction", "encrypted_content": summary::sealed("They met.")},
             {"type": "additional_tools", "role": "developer", "tools": []},
             {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "c", "output": "1"},

@@ -213,7 +213,10 @@ async fn whole_stream(server: &TestServer, request: Value) -> Vec<Value> {
 #[tokio::test]
 async fn answers_have_every_required_field() {
     let server = TestServer::open().await;
-    server.model.script_fn(|_| Reply::text("Ahoy there.").usage(9, 3));
+    server.model.script_fn(|request| {
+        let is_json = request.body.get("response_format").is_some();
+        Reply::text(if is_json { "{}" } else { "Ahoy there." }).usage(9, 3)
+    });
     let plain = answered(&server, json!({"model": "m", "input": "Say hello."})).await;
     check_response(&plain);
     let created = plain["created_at"].as_i64().unwrap();
@@ -253,6 +256,10 @@ async fn calls_failures_and_truncated_answers_have_every_required_field() {
     let events = whole_stream(&server, json!({"model": "m", "input": "x"})).await;
     let done = events.iter().find(|event| event["type"] == "response.output_item.done").unwrap();
     assert_eq!((&events.last().unwrap()["type"], &done["item"]["status"]), (&json!("response.incomplete"), &json!("incomplete")));
+    server.model.script(vec![Reply::refusal("I cannot do that."), Reply::refusal("I cannot do that.")]);
+    check_response(&answered(&server, json!({"model": "m", "input": "x"})).await);
+    let refused = whole_stream(&server, json!({"model": "m", "input": "x"})).await;
+    assert!(refused.iter().any(|event| event["type"] == "response.refusal.done"));
     server.model.script(vec![Reply::status(400).message("no")]);
     let failed = whole_stream(&server, json!({"model": "m", "input": "x"})).await;
     let failed = &failed.last().unwrap()["response"];
