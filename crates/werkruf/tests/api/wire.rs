@@ -5,16 +5,28 @@ use std::io::{Read, Write};
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use reqwest::{Method, RequestBuilder, Response};
+use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::Reply;
 
-use crate::support::{TestServer, refusal};
+use crate::support::{ADMIN, TestServer, refusal};
 
 fn gzip(plain: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(plain).unwrap();
     encoder.finish().unwrap()
+}
+
+/// A client that shows what was sent; the usual one decompresses it.
+#[expect(clippy::disallowed_methods, reason = "the client of a test may follow nothing anyway")]
+fn client() -> Client {
+    werkruf_llm::install_tls();
+    Client::builder().no_proxy().no_gzip().build().unwrap()
+}
+
+fn as_user(server: &TestServer, method: Method, path: &str, accepted: &str) -> RequestBuilder {
+    let request = client().request(method, format!("http://{}{path}", server.address()));
+    request.bearer_auth(ADMIN).header("x-user-id", 1).header("accept-encoding", accepted)
 }
 
 fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
@@ -24,8 +36,7 @@ fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
 #[tokio::test]
 async fn json_over_one_kibibyte_is_compressed_on_request() {
     let server = TestServer::open().await;
-    let get =
-        async |path: &str, accepted: &str| server.as_user(1, Method::GET, path).header("accept-encoding", accepted).send().await.unwrap();
+    let get = async |path: &str, accepted: &str| as_user(&server, Method::GET, path, accepted).send().await.unwrap();
     let plain = get("/openapi.json", "identity").await;
     assert_eq!(header(&plain, "content-encoding"), None);
     let varies = plain.headers().get_all("vary").iter().any(|value| value.to_str().unwrap().contains("accept-encoding"));
@@ -49,7 +60,7 @@ async fn json_over_one_kibibyte_is_compressed_on_request() {
 async fn event_streams_are_never_compressed() {
     let server = TestServer::open().await;
     server.model.script(vec![Reply::text(&"many words ".repeat(400))]);
-    let chat = server.as_user(1, Method::POST, "/api/chat").header("accept-encoding", "gzip").json(&json!({"message": "hello"}));
+    let chat = as_user(&server, Method::POST, "/api/chat", "gzip").json(&json!({"message": "hello"}));
     let response = chat.send().await.unwrap();
     assert_eq!((header(&response, "content-type"), header(&response, "content-encoding")), (Some("text/event-stream"), None));
     assert!(response.text().await.unwrap().contains("event: final"));
