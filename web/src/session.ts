@@ -1,0 +1,78 @@
+/** Sign-in and sign-out, and the person whom the page acts for. */
+import { computed, signal } from '@preact/signals';
+import { actingFor, api, ApiError, json, signedOut } from './api/client';
+import type { Session, User } from './api/types';
+import { asApiError, loadEnded, loadStarted } from './resource';
+import { store, stored } from './settings';
+
+export const session = signal<Session | null>(null);
+export const people = signal<User[]>([]);
+export const sessionError = signal<ApiError | null>(null);
+
+export const isAdmin = computed(() => session.value !== null && (session.value.operator || session.value.scopes.includes('admin')));
+export const mayApprove = computed(() => isAdmin.value || (session.value?.scopes.includes('approve') ?? false) || (session.value?.scopes.includes('chat') ?? false));
+
+/** Whether the session has to name a person, as an operator's and a backend's key do. */
+export const picksPerson = computed(() => session.value !== null && !session.value.user_id && (session.value.operator || session.value.scopes.includes('act_as')));
+
+export const fullName = (user: User) => `${user.first_name} ${user.last_name}`.trim();
+
+/** The name of a user's id, if the page may know it. */
+export function personName(id: string | null | undefined): string {
+  const found = people.value.find((user) => String(user.id) === id);
+  return found ? fullName(found) : (id ?? '');
+}
+
+export function actFor(id: string) {
+  actingFor.value = id;
+  store('person', id);
+}
+
+async function loadPeople(current: Session) {
+  if (!isAdmin.value) return;
+  const found: User[] = [];
+  let after: number | undefined;
+  // A console shows at most this many people in its picker; others are found on the page People.
+  while (found.length < 2000) {
+    const page = await api.get('/api/people/users', { query: { limit: 1000, after } });
+    found.push(...page.users);
+    if (page.next_after === null || page.next_after === undefined) break;
+    after = page.next_after;
+  }
+  people.value = found;
+  const active = found.filter((user) => user.active).map((user) => String(user.id));
+  const wanted = [current.acting_user_id, stored('person')].find((id) => id && active.includes(id));
+  actingFor.value = picksPerson.value ? (wanted ?? active[0] ?? null) : null;
+}
+
+/** Asks who is signed in. */
+export async function loadSession() {
+  loadStarted();
+  try {
+    const current = await json<Session>('get', '/api/console/session');
+    session.value = current;
+    signedOut.value = false;
+    sessionError.value = null;
+    await loadPeople(current);
+  } catch (caught) {
+    const error = asApiError(caught);
+    session.value = null;
+    if (error.status !== 401) sessionError.value = error;
+    else signedOut.value = true;
+  } finally {
+    loadEnded();
+  }
+}
+
+export async function signIn(key: string) {
+  await json('post', '/api/console/sessions', { body: { key } });
+  await loadSession();
+}
+
+export async function signOut() {
+  await json('delete', '/api/console/session').catch(() => undefined);
+  session.value = null;
+  actingFor.value = null;
+  people.value = [];
+  signedOut.value = true;
+}
