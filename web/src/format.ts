@@ -24,7 +24,7 @@ export function money(nano: number | null | undefined): string {
   if (nano === null || nano === undefined) return '–';
   const dollars = nano / NANO;
   const digits = dollars !== 0 && Math.abs(dollars) < 0.01 ? 6 : Math.abs(dollars) < 1 ? 4 : 2;
-  return new Intl.NumberFormat(locale.value, { style: 'currency', currency: 'USD', minimumFractionDigits: 2, maximumFractionDigits: digits }).format(dollars);
+  return new Intl.NumberFormat(locale.value, { style: 'currency', currency: 'USD', currencyDisplay: 'narrowSymbol', minimumFractionDigits: 2, maximumFractionDigits: digits }).format(dollars);
 }
 
 export function time(iso: string | null | undefined): string {

@@ -10,7 +10,6 @@ export const people = signal<User[]>([]);
 export const sessionError = signal<ApiError | null>(null);
 
 export const isAdmin = computed(() => session.value !== null && (session.value.operator || session.value.scopes.includes('admin')));
-export const mayApprove = computed(() => isAdmin.value || (session.value?.scopes.includes('approve') ?? false) || (session.value?.scopes.includes('chat') ?? false));
 
 /** Whether the session has to name a person, as an operator's and a backend's key do. */
 export const picksPerson = computed(() => session.value !== null && !session.value.user_id && (session.value.operator || session.value.scopes.includes('act_as')));

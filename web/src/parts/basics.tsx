@@ -166,9 +166,9 @@ export function Section({ title, children, actions }: { title: string; children:
 }
 
 /** Names and values. */
-export function Facts({ rows }: { rows: [string, ComponentChildren][] }) {
+export function Facts({ rows, large = false }: { rows: [string, ComponentChildren][]; large?: boolean }) {
   return (
-    <dl class="facts">
+    <dl class={`facts ${large ? 'large' : ''}`}>
       {rows.map(([name, value]) => (
         <div>
           <dt>{name}</dt>

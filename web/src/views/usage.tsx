@@ -64,6 +64,7 @@ function Charts({ data, metric, days }: { data: Awaited<ReturnType<typeof load>>
   return (
     <>
       <Facts
+        large
         rows={[
           [t('cost'), money(total.cost_nano_usd)],
           [t('model_requests'), number(total.calls)],
@@ -120,8 +121,11 @@ function Alerts() {
 
 export function UsageView() {
   const days = useSignal(30);
-  const metric = useSignal<Metric>('cost');
+  const chosen = useSignal<Metric | null>(null);
   const usage = useResource((signal) => load(days.value, signal), [days.value], { kinds: ['turn'] });
+  const total = usage.data.value?.day.total;
+  // Models without a price have tokens only.
+  const metric = chosen.value ?? (total && !total.cost_nano_usd && total.tokens_total ? 'tokens' : 'cost');
   return (
     <Page title={t('nav_usage')} intro={t('usage_intro')}>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
@@ -133,14 +137,14 @@ export function UsageView() {
           </select>
         </Field>
         <Field label={t('show')}>
-          <select data-testid="usage-metric" value={metric.value} onChange={(event) => (metric.value = event.currentTarget.value as Metric)}>
+          <select data-testid="usage-metric" value={metric} onChange={(event) => (chosen.value = event.currentTarget.value as Metric)}>
             {(['cost', 'tokens', 'calls'] as const).map((one) => (
               <option value={one}>{t(one)}</option>
             ))}
           </select>
         </Field>
       </form>
-      <Loaded of={usage}>{(data) => <Charts data={data} metric={metric.value} days={days.value} />}</Loaded>
+      <Loaded of={usage}>{(data) => <Charts data={data} metric={metric} days={days.value} />}</Loaded>
       {isAdmin.value && <Budgets />}
       {isAdmin.value && <Alerts />}
     </Page>

@@ -18,14 +18,14 @@ import { isOver } from './turns';
 
 const EXAMPLES = ['example_requests', 'example_worktime', 'example_whoami', 'example_todos'] as const;
 
-function ConversationList({ current }: { current: string | null }) {
+function ConversationList({ current, close }: { current: string | null; close: () => void }) {
   const list = useResource(
     (signal) => api.get('/api/conversations', { query: { order: 'desc', limit: 100, user_id: isAdmin.value ? (actingFor.value ?? undefined) : undefined }, signal }),
     [current],
     { kinds: ['turn'] },
   );
   return (
-    <nav class="conversations" aria-label={t('conversations')}>
+    <nav class="conversations" id="conversations" aria-label={t('conversations')} onClick={(event) => (event.target as Element).closest('a') && close()}>
       <a class="button wide" href={to('chat')} data-testid="chat-new">
         <Icon name="plus" />
         {t('new_conversation')}
@@ -140,6 +140,7 @@ function Inspector({ shown, latest, close }: { shown: Shown; latest: string | nu
 export function ChatView() {
   const wanted = segments.value[1] ?? null;
   const shown = useSignal<Shown>(null);
+  const listOpen = useSignal(false);
   const { box, onScroll } = useStickToEnd();
   useEffect(watchHints, []);
   useEffect(() => {
@@ -156,10 +157,19 @@ export function ChatView() {
   };
   const latest = turns.value.findLast((turn) => turn.id !== 'pending')?.id ?? null;
   return (
-    <div class="chat">
-      <ConversationList current={wanted} />
+    <div class={`chat ${listOpen.value ? 'list-open' : ''}`}>
+      <ConversationList current={wanted} close={() => (listOpen.value = false)} />
       <section class="thread" aria-label={t('conversation')}>
         <h1 class="visually-hidden">{t('nav_chat')}</h1>
+        <div class="thread-bar">
+          <button type="button" class="button small" aria-expanded={listOpen.value} aria-controls="conversations" onClick={() => (listOpen.value = !listOpen.value)}>
+            {t('conversations')}
+          </button>
+          <a class="button small" href={to('chat')}>
+            <Icon name="plus" />
+            {t('new_conversation')}
+          </a>
+        </div>
         <div class="turns" ref={box} onScroll={onScroll} tabIndex={0} role="log" aria-label={t('messages')}>
           {!turns.value.length && !chatError.value && (
             <Empty icon="chat" title={t('chat_empty_title')}>
