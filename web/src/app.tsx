@@ -38,7 +38,7 @@ const NAV: NavItem[] = [
   { path: 'approvals', icon: 'approvals', text: 'nav_approvals', view: ApprovalsView },
   { path: 'tools', icon: 'tools', text: 'nav_tools', view: ToolsView },
   { path: 'knowledge', icon: 'knowledge', text: 'nav_knowledge', view: KnowledgeView },
-  { path: 'usage', icon: 'usage', text: 'nav_usage', view: UsageView, admin: true },
+  { path: 'usage', icon: 'usage', text: 'nav_usage', view: UsageView },
   { path: 'people', icon: 'people', text: 'nav_people', view: PeopleView, admin: true },
   { path: 'outbox', icon: 'outbox', text: 'nav_outbox', view: OutboxView, admin: true },
   { path: 'audit', icon: 'audit', text: 'nav_audit', view: AuditView, admin: true },

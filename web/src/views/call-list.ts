@@ -71,6 +71,7 @@ export class CallList {
   private cursor: string | undefined;
   private busy = false;
   private stale = false;
+  private wanted = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private notBefore = 0;
 
@@ -84,7 +85,10 @@ export class CallList {
 
   /** Loads the next older page. */
   async loadMore() {
-    if (this.busy || !this.more.value || this.rows.value.length >= MAX_ROWS) return;
+    if (!this.more.value || this.rows.value.length >= MAX_ROWS) return;
+    // Somebody scrolls while the newest page is loaded again: the older page comes next.
+    this.wanted = this.busy;
+    if (this.busy) return;
     await this.work(async () => {
       const page = await this.page(this.cursor);
       this.cursor = page.next_after ?? undefined;
@@ -117,7 +121,8 @@ export class CallList {
       this.busy = false;
       this.notBefore = performance.now() + Math.max(700, 3 * (performance.now() - began));
       if (first) loadEnded();
-      if (this.stale) this.schedule();
+      if (this.wanted) void this.loadMore();
+      else if (this.stale) this.schedule();
     }
   }
 

@@ -70,7 +70,16 @@ function Arguments({ call, explanation }: { call: Call; explanation: Explanation
       {repairs.length > 0 && (
         <>
           <h4>{t('repairs')}</h4>
-          <Json value={repairs} label={t('repairs')} />
+          <ul class="repairs">
+            {repairs.map((repair) => {
+              const { path, from, to: into, rule } = repair as { path?: string; from?: unknown; to?: unknown; rule?: string };
+              return (
+                <li>
+                  <code>{path || '/'}</code>: <code>{JSON.stringify(from)}</code> → <code>{JSON.stringify(into)}</code> {rule && <span class="muted">{word(rule)}</span>}
+                </li>
+              );
+            })}
+          </ul>
         </>
       )}
       {call.idempotency_key && (

@@ -1,7 +1,7 @@
 /** Knowledge: collections with their rights, upload of files, and search as the tool sees it. */
 import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
-import { api, type Schemas } from '../api/client';
+import { api, ApiError, type Schemas } from '../api/client';
 import { upload } from '../api/upload';
 import { bytes, number } from '../format';
 import { t, word } from '../i18n';
@@ -165,10 +165,18 @@ function Search({ collection }: { collection: string }) {
   );
 }
 
+/** A collection exists from its first document on. Until then it is empty, and everybody may read it. */
+function unlessMissing<T>(instead: T) {
+  return (error: unknown): T => {
+    if (error instanceof ApiError && error.status === 404) return instead;
+    throw error;
+  };
+}
+
 const names = (text: string) => text.split(',').map((name) => name.trim()).filter(Boolean);
 
 function Rights({ collection }: { collection: string }) {
-  const rights = useResource((signal) => api.get('/api/knowledge/collections/{name}/rights', { path: { name: collection }, signal }), [collection]);
+  const rights = useResource((signal) => api.get('/api/knowledge/collections/{name}/rights', { path: { name: collection }, signal }).catch(unlessMissing({ collection, read: ['*'], write: [], trust: 'trusted' })), [collection]);
   const change = useSignal<{ read: string; write: string; trust: string } | null>(null);
   return (
     <Section title={t('rights')}>
@@ -205,7 +213,7 @@ function Rights({ collection }: { collection: string }) {
 }
 
 function Documents({ collection, version, changed }: { collection: string; version: number; changed: () => void }) {
-  const list = useResource((signal) => api.get('/api/knowledge/documents', { query: { collection, limit: 200 }, signal }), [collection, version]);
+  const list = useResource((signal) => api.get('/api/knowledge/documents', { query: { collection, limit: 200 }, signal }).catch(unlessMissing({ documents: [], next_after: null })), [collection, version]);
   const remove = (id: string) => async () => {
     await api.delete('/api/knowledge/documents/{id}', { path: { id }, query: { collection } });
     changed();
