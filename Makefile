@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain console console-if-node run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -12,8 +12,26 @@ help: ## List the targets
 toolchain:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing: install it with rustup (https://rustup.rs), version $(NEED_RUST) or newer."; exit 1; }
 
+# The console. Cargo puts the files of web/dist into the program; without them the program has a page that says how to build them.
+WEB_SOURCES := $(shell find web docs/openapi.json \( -name node_modules -o -path web/dist -o -path web/tests \) -prune -o -type f -print 2>/dev/null)
+NEED_NODE := 20.19
+
+console: web/dist/index.html ## Build the console (needs Node); the next build of the server contains it
+
+web/dist/index.html: $(WEB_SOURCES)
+	@command -v npm >/dev/null || { echo "Node is missing: install version $(NEED_NODE) or newer (https://nodejs.org). The server runs without it, with a page instead of the console."; exit 1; }
+	@test -f web/package.json || { echo "web/package.json is missing: this checkout has no console."; exit 1; }
+	@echo "Building the console."
+	@cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build
+	@touch $@
+
+# A newcomer without Node gets a running server all the same.
+console-if-node:
+	@if command -v npm >/dev/null && test -f web/package.json; then $(MAKE) --no-print-directory console; \
+	else echo "Without Node $(NEED_NODE) or newer the server has no console; everything else works."; fi
+
 # Cargo is asked only if a source is newer than the binary, so that a built server starts at once.
-SOURCES := Cargo.toml Cargo.lock $(shell find crates \( -path '*/src/*' -o -name Cargo.toml -o -name build.rs \) -type f)
+SOURCES := Cargo.toml Cargo.lock $(shell find crates \( -path '*/src/*' -o -name Cargo.toml -o -name build.rs \) -type f) $(wildcard web/dist/index.html)
 
 $(BIN): $(SOURCES)
 	@$(MAKE) --no-print-directory toolchain
@@ -21,14 +39,15 @@ $(BIN): $(SOURCES)
 	@$(CARGO) build --release -p werkruf -p werkruf-reader --bins
 	@touch $(BIN)
 
-run: $(BIN) ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and no key
+run: console-if-node ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and no key
+	@$(MAKE) --no-print-directory $(BIN)
 	@$(BIN) serve $(ARGS)
 
 PREFIX ?= /usr/local
 PROFILE ?= dist
 BUILT = target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-install: toolchain ## Build, and copy the two programs to PREFIX/bin (/usr/local)
+install: toolchain console-if-node ## Build, and copy the two programs to PREFIX/bin (/usr/local)
 	@$(CARGO) build --quiet --profile $(PROFILE) -p werkruf -p werkruf-reader --bins
 	@install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BUILT)/werkruf $(BUILT)/werkruf-reader $(DESTDIR)$(PREFIX)/bin

@@ -10,6 +10,7 @@ mod audit;
 mod budgets;
 mod client_requests;
 mod cluster;
+mod console;
 mod credentials;
 mod diagnosis;
 mod erase;

@@ -11,6 +11,7 @@ mod budget_counters;
 mod budgets;
 mod client_requests;
 mod cluster;
+mod console;
 mod credentials;
 mod diagnosis;
 mod erase;

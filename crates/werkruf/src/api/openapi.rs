@@ -10,7 +10,7 @@ use werkruf_contract::{
     ToolStarted, schema_of,
 };
 
-use super::{authenticated_routes, open_routes};
+use super::{authenticated_routes, examples, open_routes};
 use crate::config::ModulesOn;
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(write);
@@ -48,6 +48,7 @@ fn write() -> String {
     }
     schemas.sort_keys();
     document["components"]["schemas"] = Value::Object(schemas);
+    examples::add(&mut document);
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }
 
