@@ -1,6 +1,6 @@
 /** Sign-in and sign-out, and the person whom the page acts for. */
 import { computed, signal } from '@preact/signals';
-import { actingFor, api, ApiError, json, signedOut } from './api/client';
+import { actingFor, api, type ApiError, signedOut } from './api/client';
 import type { Session, User } from './api/types';
 import { asApiError, loadEnded, loadStarted } from './resource';
 import { store, stored } from './settings';
@@ -48,7 +48,7 @@ async function loadPeople(current: Session) {
 export async function loadSession() {
   loadStarted();
   try {
-    const current = await json<Session>('get', '/api/console/session');
+    const current = await api.get('/api/console/session');
     session.value = current;
     signedOut.value = false;
     sessionError.value = null;
@@ -64,12 +64,12 @@ export async function loadSession() {
 }
 
 export async function signIn(key: string) {
-  await json('post', '/api/console/sessions', { body: { key } });
+  await api.post('/api/console/sessions', { body: { key } });
   await loadSession();
 }
 
 export async function signOut() {
-  await json('delete', '/api/console/session').catch(() => undefined);
+  await api.delete('/api/console/session').catch(() => undefined);
   session.value = null;
   actingFor.value = null;
   people.value = [];

@@ -16,34 +16,6 @@ export type OutboxRow = Schemas['OutboxRow'];
 export type AuditEntry = Schemas['AuditEntry'];
 export type UsageRow = Schemas['UsageRow'];
 export type May = Schemas['May'];
-
-/** Who the page works for. */
-export interface Session {
-  operator: boolean;
-  tenant_id: string;
-  user_id?: string | null;
-  name?: string | null;
-  scopes: string[];
-  acting_user_id?: string | null;
-  expires_at: string;
-}
-
-export type SpanUsage = Schemas['Usage'];
-
-/** One model request or tool call of a turn. */
-export interface Span {
-  kind: 'model' | 'tool';
-  name: string;
-  started_at: string;
-  took_ms: number | null;
-  status: string;
-  step: number;
-  job_id?: string | null;
-  usage?: SpanUsage | null;
-}
-
-export interface Timeline {
-  turn: Schemas['Turn'];
-  spans: Span[];
-  takeovers: number;
-}
+export type Session = Schemas['ConsoleSession'];
+export type Span = Schemas['Span'];
+export type Timeline = Schemas['Timeline'];

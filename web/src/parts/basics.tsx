@@ -18,7 +18,7 @@ export function tone(status: string): string {
     case 'read':
     case 'accepted':
     case 'resolved':
-    case 'healthy':
+    case 'connected':
       return 'good';
     case 'failed':
     case 'timeout':
@@ -26,7 +26,6 @@ export function tone(status: string): string {
     case 'denied':
     case 'error':
     case 'open':
-    case 'unhealthy':
       return 'bad';
     case 'awaiting_approval':
     case 'pending':
@@ -40,6 +39,7 @@ export function tone(status: string): string {
     case 'acting':
     case 'finalizing':
     case 'sending':
+    case 'connecting':
       return 'busy';
     default:
       return 'plain';

@@ -1,4 +1,5 @@
 /** Audit: who changed what, newest first, and whether the chain of hashes is unbroken. */
+import { useRef } from 'preact/hooks';
 import { useSignal } from '@preact/signals';
 import { api } from '../api/client';
 import type { AuditEntry } from '../api/types';
@@ -9,20 +10,19 @@ import { VirtualList } from '../parts/virtual-list';
 import { useResource } from '../resource';
 import { personName } from '../session';
 
-const PAGE = 1000;
-const MAX_ENTRIES = 20_000;
+const PAGE = 500;
 const ROW_HEIGHT = 48;
 
-/** The log is read from its beginning, so the newest entries come last. */
-async function load(signal: AbortSignal): Promise<AuditEntry[]> {
+/** The newest entries, and older ones as far as a person reads on. */
+async function load(rows: number, signal: AbortSignal): Promise<{ entries: AuditEntry[]; more: boolean }> {
   const entries: AuditEntry[] = [];
   let after: number | undefined;
   do {
-    const page = await api.get('/api/audit', { query: { after, limit: PAGE }, signal });
+    const page = await api.get('/api/audit', { query: { after, limit: PAGE, order: 'desc' }, signal });
     entries.push(...page.audit);
     after = page.next_after ?? undefined;
-  } while (after !== undefined && entries.length < MAX_ENTRIES);
-  return entries.reverse();
+  } while (after !== undefined && entries.length < rows);
+  return { entries, more: after !== undefined };
 }
 
 function actor(entry: AuditEntry): string {
@@ -43,7 +43,14 @@ function Row({ entry, select }: { entry: AuditEntry; select: () => void }) {
 }
 
 export function AuditView() {
-  const list = useResource(load, []);
+  const rows = useRef(PAGE);
+  const list = useResource((signal) => load(rows.current, signal), []);
+  const loadMore = () => {
+    const shown = list.data.value;
+    if (!shown?.more || rows.current > shown.entries.length) return;
+    rows.current = shown.entries.length + PAGE;
+    void list.reload();
+  };
   const selected = useSignal<AuditEntry | null>(null);
   const verdict = useSignal<string | null>(null);
   const verify = async () => {
@@ -61,7 +68,7 @@ export function AuditView() {
         </p>
       )}
       <Loaded of={list}>
-        {(entries) =>
+        {({ entries, more }) =>
           entries.length ? (
             <>
               {entry && (
@@ -92,7 +99,15 @@ export function AuditView() {
                   </p>
                 </section>
               )}
-              <VirtualList rows={entries} rowHeight={ROW_HEIGHT} label={t('nav_audit')} keyOf={(row) => String(row.seq)} render={(row) => <Row entry={row} select={() => (selected.value = row)} />} />
+              <VirtualList
+                rows={entries}
+                rowHeight={ROW_HEIGHT}
+                label={t('nav_audit')}
+                keyOf={(row) => String(row.seq)}
+                render={(row) => <Row entry={row} select={() => (selected.value = row)} />}
+                onEnd={loadMore}
+                footer={more && <p class="muted pad">{t('loading')}</p>}
+              />
             </>
           ) : (
             <Empty icon="audit" title={t('audit_empty_title')}>

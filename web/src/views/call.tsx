@@ -1,8 +1,8 @@
 /** One call explained: what was asked, what was sent, who allowed it, how often it was tried, and how it ended. */
 import type { ComponentChildren } from 'preact';
 import { useSignal } from '@preact/signals';
-import { api, json } from '../api/client';
-import type { Call, Explanation, SpanUsage, Timeline } from '../api/types';
+import { api } from '../api/client';
+import type { Call, Explanation } from '../api/types';
 import { dateTime, duration, money, number, shortId, time } from '../format';
 import { t, word } from '../i18n';
 import { ActionButton, Facts, Json, Loaded, Status, tone } from '../parts/basics';
@@ -14,7 +14,6 @@ import { personName } from '../session';
 interface Detail {
   call: Call;
   explanation: Explanation;
-  usage: SpanUsage | null;
 }
 
 async function load(id: string, signal: AbortSignal): Promise<Detail> {
@@ -22,8 +21,7 @@ async function load(id: string, signal: AbortSignal): Promise<Detail> {
     api.get('/api/tool-calls/{id}', { path: { id }, signal }),
     api.get('/api/tool-calls/{id}/explain', { path: { id }, signal }),
   ]);
-  const timeline = await json<Timeline>('get', '/api/turns/{id}/timeline', { path: { id: call.turn_id }, signal }).catch(() => null);
-  return { call, explanation, usage: timeline?.spans.find((span) => span.job_id === call.id)?.usage ?? null };
+  return { call, explanation };
 }
 
 const RETRYABLE = ['failed', 'timeout', 'canceled'];
@@ -191,7 +189,8 @@ function Taint({ taint }: { taint: Explanation['taint'] }) {
 }
 
 function Body({ detail, reload }: { detail: Detail; reload: () => Promise<void> }) {
-  const { call, explanation, usage } = detail;
+  const { call, explanation } = detail;
+  const { usage } = explanation;
   const showAnswer = useSignal(false);
   return (
     <div class="call-detail" data-testid="call-explain">

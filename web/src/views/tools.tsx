@@ -12,23 +12,9 @@ import { type FormValue, FormError, objectOf, type Schema } from '../parts/schem
 import { SchemaFields } from '../parts/schema-form';
 import { useResource } from '../resource';
 import { segments, to } from '../router';
+import { type ForeignTools, McpServers, serverOf, useForeignTools } from './mcp-servers';
 
-/** Where a tool comes from, as far as the server says it. */
-interface Origin {
-  source?: string | null;
-  server?: string | null;
-  health?: string | { status?: string; message?: string } | null;
-  disabled?: string | boolean | null;
-}
-
-const originOf = (tool: Tool) => tool as Tool & Origin;
-
-function healthOf(tool: Tool): string | null {
-  const health = originOf(tool).health;
-  return typeof health === 'string' ? health : (health?.status ?? null);
-}
-
-function ToolList({ tools, current }: { tools: Tool[]; current: string | undefined }) {
+function ToolList({ tools, current, foreign }: { tools: Tool[]; current: string | undefined; foreign: ForeignTools | undefined }) {
   return (
     <ul class="item-list">
       {tools.map((tool) => (
@@ -40,7 +26,7 @@ function ToolList({ tools, current }: { tools: Tool[]; current: string | undefin
               <span class={`effect ${tool.effect}`}>{word(tool.effect)}</span>
               {tool.approval.length > 0 && <span class="mark">{t('needs_approval')}</span>}
               {tool.trust === 'untrusted' && <span class="mark">{word('untrusted')}</span>}
-              {healthOf(tool) && <Status status={healthOf(tool) ?? ''} />}
+              {serverOf(foreign, tool.name) && <span class="mark">MCP</span>}
             </span>
           </a>
         </li>
@@ -128,9 +114,7 @@ function TryIt({ tool }: { tool: Tool }) {
   );
 }
 
-function ToolDetail({ tool }: { tool: Tool }) {
-  const origin = originOf(tool);
-  const health = origin.health;
+function ToolDetail({ tool, server }: { tool: Tool; server: ReturnType<typeof serverOf> }) {
   return (
     <div class="tool-detail" data-testid="tool-detail">
       <header class="detail-head">
@@ -138,14 +122,13 @@ function ToolDetail({ tool }: { tool: Tool }) {
         <span class={`effect ${tool.effect}`}>{word(tool.effect)}</span>
       </header>
       <Markdown text={tool.description} />
-      {origin.disabled && <p class="warn-note">{typeof origin.disabled === 'string' ? origin.disabled : t('tool_disabled')}</p>}
       <Facts
         rows={[
           [t('effect'), `${word(tool.effect)} – ${t(tool.effect === 'read' ? 'effect_read' : tool.effect === 'once' ? 'effect_once' : 'effect_idempotent')}`],
           [t('permission'), tool.permission ? <code>{tool.permission}</code> : t('permission_free')],
           [t('approval'), tool.approval.length ? tool.approval.join(', ') : t('approval_not_needed')],
-          [t('source'), origin.source ?? origin.server ?? t('source_server')],
-          ...(health ? ([[t('health'), <Status status={healthOf(tool) ?? ''} />]] as [string, ComponentChildren][]) : []),
+          [t('source'), server ? t('source_mcp', { name: server.name }) : t('source_server')],
+          ...(server ? ([[t('health'), <Status status={server.state} />]] as [string, ComponentChildren][]) : []),
           [t('trust'), word(tool.trust)],
           [t('external'), tool.external ? t('yes') : t('no')],
           [t('time_limit'), duration(tool.timeout_ms)],
@@ -171,12 +154,14 @@ function ToolDetail({ tool }: { tool: Tool }) {
 export function ToolsView() {
   const name = segments.value[1];
   const list = useResource((signal) => api.get('/api/tools', { signal }), []);
+  const foreign = useForeignTools();
   return (
     <div class={`split ${name ? 'has-detail' : ''}`}>
       <Page title={t('nav_tools')} intro={t('tools_intro')}>
         <Loaded of={list}>
-          {({ tools }) => (tools.length ? <ToolList tools={tools} current={name} /> : <Empty icon="tools" title={t('tools_empty_title')}>{t('tools_empty')}</Empty>)}
+          {({ tools }) => (tools.length ? <ToolList tools={tools} current={name} foreign={foreign.data.value} /> : <Empty icon="tools" title={t('tools_empty_title')}>{t('tools_empty')}</Empty>)}
         </Loaded>
+        <McpServers foreign={foreign} />
       </Page>
       {name && list.data.value && (
         <aside class="detail" aria-label={t('tool')}>
@@ -187,7 +172,7 @@ export function ToolsView() {
           {list.data.value.tools
             .filter((tool) => tool.name === name)
             .map((tool) => (
-              <ToolDetail key={tool.name} tool={tool} />
+              <ToolDetail key={tool.name} tool={tool} server={serverOf(foreign.data.value, tool.name)} />
             ))}
           {!list.data.value.tools.some((tool) => tool.name === name) && <Empty icon="tools" title={t('nothing_found')} />}
         </aside>

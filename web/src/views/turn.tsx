@@ -1,5 +1,5 @@
 /** A turn as a waterfall of its model requests and tool calls. */
-import { api, json } from '../api/client';
+import { api } from '../api/client';
 import type { Timeline } from '../api/types';
 import { dateTime, duration, money, number, shortId } from '../format';
 import { t } from '../i18n';
@@ -22,7 +22,7 @@ function totals(timeline: Timeline) {
 }
 
 export function TurnDetail({ id, compact = false }: { id: string; compact?: boolean }) {
-  const timeline = useResource((signal) => json<Timeline>('get', '/api/turns/{id}/timeline', { path: { id }, signal }), [id], { kinds: ['call', 'turn'] });
+  const timeline = useResource((signal) => api.get('/api/turns/{id}/timeline', { path: { id }, signal }), [id], { kinds: ['call', 'turn'] });
   return (
     <Loaded of={timeline}>
       {(data) => {
