@@ -1,5 +1,5 @@
 /** The frame of the page: navigation, the person acted for, and the view of the address. */
-import { useEffect } from 'preact/hooks';
+import { useEffect, useLayoutEffect } from 'preact/hooks';
 import type { FunctionComponent } from 'preact';
 import { useSignal } from '@preact/signals';
 import { actingFor, api, signedOut } from './api/client';
@@ -99,7 +99,7 @@ function Frame() {
   const current = segments.value[0] ?? 'chat';
   const menu = useSignal(false);
   useEffect(startHints, [actingFor.value]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!segments.value.length || segments.value[0] === 'signin') open(to('chat'), true);
   }, [segments.value[0]]);
   const item = NAV.find((one) => one.path === current);

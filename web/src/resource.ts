@@ -1,5 +1,5 @@
 /** Data of the server that a view shows: loaded when the view opens, and again when a hint says so. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { type ReadonlySignal, useSignal } from '@preact/signals';
 import { concerns, type Interest, onHints } from './api/hints';
 import { actingFor, ApiError } from './api/client';
@@ -45,7 +45,8 @@ export function useResource<T>(load: (signal: AbortSignal) => Promise<T>, deps: 
   latest.current = load;
   const run = useRef<() => Promise<void>>(async () => {});
 
-  useEffect(() => {
+  // A layout effect runs with the first drawing, so the load is counted before the page could seem to be done.
+  useLayoutEffect(() => {
     const abort = new AbortController();
     let running: Promise<void> | undefined;
     let changed = false;

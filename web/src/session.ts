@@ -1,5 +1,5 @@
 /** Sign-in and sign-out, and the person whom the page acts for. */
-import { computed, signal } from '@preact/signals';
+import { batch, computed, signal } from '@preact/signals';
 import { actingFor, api, type ApiError, signedOut } from './api/client';
 import type { Session, User } from './api/types';
 import { asApiError, loadEnded, loadStarted } from './resource';
@@ -9,10 +9,10 @@ export const session = signal<Session | null>(null);
 export const people = signal<User[]>([]);
 export const sessionError = signal<ApiError | null>(null);
 
-export const isAdmin = computed(() => session.value !== null && (session.value.operator || session.value.scopes.includes('admin')));
+export const isAdmin = computed(() => session.value !== null && admin(session.value));
 
 /** Whether the session has to name a person, as an operator's and a backend's key do. */
-export const picksPerson = computed(() => session.value !== null && !session.value.user_id && (session.value.operator || session.value.scopes.includes('act_as')));
+export const picksPerson = computed(() => session.value !== null && mustPick(session.value));
 
 export const fullName = (user: User) => `${user.first_name} ${user.last_name}`.trim();
 
@@ -27,9 +27,12 @@ export function actFor(id: string) {
   store('person', id);
 }
 
-async function loadPeople(current: Session) {
-  if (!isAdmin.value) return;
+const admin = (current: Session) => current.operator || current.scopes.includes('admin');
+const mustPick = (current: Session) => !current.user_id && (current.operator || current.scopes.includes('act_as'));
+
+async function loadPeople(current: Session): Promise<User[]> {
   const found: User[] = [];
+  if (!admin(current)) return found;
   let after: number | undefined;
   // A console shows at most this many people in its picker; others are found on the page People.
   while (found.length < 2000) {
@@ -38,10 +41,14 @@ async function loadPeople(current: Session) {
     if (page.next_after === null || page.next_after === undefined) break;
     after = page.next_after;
   }
-  people.value = found;
+  return found;
+}
+
+/** Whom an operator's page acts for at first: the last choice of this browser, else the first user. */
+function firstPerson(current: Session, found: User[]): string | null {
+  if (!mustPick(current)) return null;
   const active = found.filter((user) => user.active).map((user) => String(user.id));
-  const wanted = [current.acting_user_id, stored('person')].find((id) => id && active.includes(id));
-  actingFor.value = picksPerson.value ? (wanted ?? active[0] ?? null) : null;
+  return [current.acting_user_id, stored('person')].find((id) => id && active.includes(id)) ?? active[0] ?? null;
 }
 
 /** Asks who is signed in. */
@@ -49,10 +56,14 @@ export async function loadSession() {
   loadStarted();
   try {
     const current = await api.get('/api/console/session');
-    session.value = current;
-    signedOut.value = false;
-    sessionError.value = null;
-    await loadPeople(current);
+    const found = await loadPeople(current);
+    batch(() => {
+      people.value = found;
+      actingFor.value = firstPerson(current, found);
+      signedOut.value = false;
+      sessionError.value = null;
+      session.value = current;
+    });
   } catch (caught) {
     const error = asApiError(caught);
     session.value = null;

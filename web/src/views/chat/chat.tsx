@@ -1,5 +1,5 @@
 /** Chat: the conversation on one side, what the assistant really did on the other. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import { useSignal } from '@preact/signals';
 import { actingFor, api } from '../../api/client';
 import type { Conversation } from '../../api/types';
@@ -143,7 +143,7 @@ export function ChatView() {
   const listOpen = useSignal(false);
   const { box, onScroll } = useStickToEnd();
   useEffect(watchHints, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     shown.value = null;
     if (wanted) void openConversation(wanted);
     else if (conversationId.value || turns.value.length) reset();
