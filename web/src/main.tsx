@@ -5,6 +5,7 @@ import './settings';
 import './styles/tokens.css';
 import './styles/base.css';
 import './styles/frame.css';
+import './styles/controls.css';
 import './styles/parts.css';
 import './styles/chat.css';
 import './styles/views.css';
