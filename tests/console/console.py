@@ -11,6 +11,7 @@ from server import ADMIN, ROOT, Server
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 FAILURES = ROOT / "target/console/failures"
 ECHO_TOOL = "test_echo"
+TIMEOUT_MS = 15_000
 VIEWS = ["chat", "calls", "approvals", "tools", "knowledge", "usage", "people", "outbox", "audit"]
 
 # Runs before the page's own scripts: notes what the policy refuses and how long the main thread is blocked.
@@ -49,6 +50,7 @@ class Console:
     """One server and one browser for all checks. Each check has pages of its own."""
 
     def __enter__(self):
+        expect.set_options(timeout=TIMEOUT_MS)
         self.playwright = sync_playwright().start()
         self.browser = self.playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
         self.model = Model()
@@ -90,7 +92,7 @@ class Console:
         context.add_init_script(OBSERVER)
         context.requested = []
         context.on("request", lambda request: context.requested.append(request.url))
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(TIMEOUT_MS)
         if signed_in:
             answer = context.request.post(self.url + "/api/console/sessions", data={"key": key}, headers={"origin": self.url})
             assert answer.status == 204, (answer.status, answer.text())

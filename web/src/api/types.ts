@@ -17,5 +17,7 @@ export type AuditEntry = Schemas['AuditEntry'];
 export type UsageRow = Schemas['UsageRow'];
 export type May = Schemas['May'];
 export type Session = Schemas['ConsoleSession'];
-export type Span = Schemas['Span'];
-export type Timeline = Schemas['Timeline'];
+/** The document of the API says only that `usage` is an object. */
+export type Usage = Schemas['Usage'];
+export type Span = Omit<Schemas['Span'], 'usage'> & { usage?: Usage | null };
+export type Timeline = Omit<Schemas['Timeline'], 'spans'> & { spans: Span[] };

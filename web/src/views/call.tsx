@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useSignal } from '@preact/signals';
 import { api } from '../api/client';
-import type { Call, Explanation } from '../api/types';
+import type { Call, Explanation, Usage } from '../api/types';
 import { dateTime, duration, money, number, shortId, time } from '../format';
 import { t, word } from '../i18n';
 import { ActionButton, Facts, Json, Loaded, Status, tone } from '../parts/basics';
@@ -190,7 +190,7 @@ function Taint({ taint }: { taint: Explanation['taint'] }) {
 
 function Body({ detail, reload }: { detail: Detail; reload: () => Promise<void> }) {
   const { call, explanation } = detail;
-  const { usage } = explanation;
+  const usage = explanation.usage as unknown as Usage | null | undefined;
   const showAnswer = useSignal(false);
   return (
     <div class="call-detail" data-testid="call-explain">

@@ -22,7 +22,7 @@ function totals(timeline: Timeline) {
 }
 
 export function TurnDetail({ id, compact = false }: { id: string; compact?: boolean }) {
-  const timeline = useResource((signal) => api.get('/api/turns/{id}/timeline', { path: { id }, signal }), [id], { kinds: ['call', 'turn'] });
+  const timeline = useResource((signal) => api.get('/api/turns/{id}/timeline', { path: { id }, signal }).then((found) => found as unknown as Timeline), [id], { kinds: ['call', 'turn'] });
   return (
     <Loaded of={timeline}>
       {(data) => {
