@@ -14,7 +14,9 @@ export const conversationId = signal<string | null>(null);
 export const turns = signal<TurnState[]>([]);
 export const chatError = signal<ApiError | null>(null);
 export const sending = signal(false);
-export const running = computed(() => turns.value.some((turn) => turn.status === 'running'));
+/** Turns change in place, and the signal tells of it a moment later; whoever decides something asks this function. */
+const isRunning = () => turns.peek().some((turn) => turn.status === 'running');
+export const running = computed(() => (turns.value, isRunning()));
 
 const PAGE = 1000;
 
@@ -147,21 +149,21 @@ async function checkOpenTurns(signal: AbortSignal) {
 /** Reads live events while a turn runs. The stream is closed when none does, because a browser has few connections to one host. */
 export async function follow() {
   const id = conversationId.value;
-  if (!id || following || !running.value) return;
+  if (!id || following || !isRunning()) return;
   following = true;
   const { signal } = work;
   const stop = new AbortController();
   const onAbort = () => stop.abort();
   signal.addEventListener('abort', onAbort, { once: true });
   let wait = 250;
-  while (!signal.aborted && running.value) {
+  while (!signal.aborted && isRunning()) {
     try {
       const take = (events: StreamEvent[]) => {
         for (const event of events) {
           if (event.id !== null) after = Math.max(after, Number(event.id));
           receive(event.name, JSON.parse(event.data) as Record<string, unknown>, null);
         }
-        if (!running.value) stop.abort();
+        if (!isRunning()) stop.abort();
       };
       await readStream('/api/conversations/{id}/events', { path: { id }, query: { after }, signal: stop.signal }, take, () => (wait = 250));
     } catch (error) {
@@ -171,7 +173,7 @@ export async function follow() {
         break;
       }
     }
-    if (!signal.aborted && running.value) await pause((wait = Math.min(2 * wait, 8000)), signal);
+    if (!signal.aborted && isRunning()) await pause((wait = Math.min(2 * wait, 8000)), signal);
   }
   signal.removeEventListener('abort', onAbort);
   if (!signal.aborted) following = false;
