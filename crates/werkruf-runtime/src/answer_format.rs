@@ -55,7 +55,7 @@ mod tests {
 
     use super::AnswerFormat;
 
-    fn format(format: Value) -> Option<Result<AnswerFormat, String>> {
+    fn format(format: &Value) -> Option<Result<AnswerFormat, String>> {
         let options = json!({"response_format": format});
         let options = options.as_object().unwrap();
         assert_eq!(AnswerFormat::of(options).is_some(), AnswerFormat::is_json(options));
@@ -65,13 +65,13 @@ mod tests {
     #[test]
     fn an_answer_must_fit_its_format() {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-        let wanted = format(json!({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})).unwrap().unwrap();
+        let wanted = format(&json!({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})).unwrap().unwrap();
         assert_eq!(wanted.violation("{\"n\": 1}"), None);
         assert!(wanted.violation("{\"n\": \"one\"}").unwrap().starts_with("/n "));
         assert!(wanted.violation("Here it is: {\"n\": 1}").unwrap().starts_with("it is not JSON"));
-        let any = format(json!({"type": "json_object"})).unwrap().unwrap();
+        let any = format(&json!({"type": "json_object"})).unwrap().unwrap();
         assert_eq!((any.violation("{}"), any.violation("[]")), (None, Some("it is no JSON object".to_owned())));
-        assert!(format(json!({"type": "text"})).is_none() && format(json!(5)).is_none());
-        assert!(format(json!({"type": "json_schema", "json_schema": {"schema": {"type": 5}}})).unwrap().is_err());
+        assert!(format(&json!({"type": "text"})).is_none() && format(&json!(5)).is_none());
+        assert!(format(&json!({"type": "json_schema", "json_schema": {"schema": {"type": 5}}})).unwrap().is_err());
     }
 }

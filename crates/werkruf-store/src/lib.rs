@@ -14,9 +14,11 @@ mod budgets;
 mod client_conversations;
 mod client_requests;
 mod cluster;
+mod console;
 pub mod crash;
 mod diagnosis;
 mod error;
+mod hints;
 mod history;
 pub mod import;
 mod keys;
@@ -58,8 +60,10 @@ pub use budgets::{
 pub use client_conversations::{ClientConversations, ConversationCopy, MessageChange, MessageEdit, NewItems};
 pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StreamPosition, TokenGrant};
+pub use console::{ConsoleSession, ConsoleSessions, LinkUse, NewConsoleSession, SessionHolder};
 pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
+pub use hints::{HintKind, HintRow, Hints, MAX_HINTS};
 pub use history::{HistoryImport, NewHistory};
 pub use keys::{Credentials, KeyDigest, KeyRow, KeyUse, NewKey, Scopes};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
@@ -87,7 +91,7 @@ pub(crate) use streams::DeletedEvents;
 pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
 pub use usage::{NewUsage, UsageOwner, UsageRows};
-pub use usage_statistics::{UsageGroup, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
+pub use usage_statistics::{TurnRequest, UsageGroup, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
 pub use write::{
     CallEnd, CallRetry, CallStart, ConversationRef, Fence, NewEvent, NewMessage, OpenTurn, Opened, ProviderCallUpdate, Replacement,
     TurnCancellation, TurnChange, TurnKind, TurnWrite, Written,
@@ -110,6 +114,8 @@ pub trait Store:
     + People
     + ManagePeople
     + Credentials
+    + ConsoleSessions
+    + Hints
     + Audit
     + Import
     + Maintenance

@@ -107,6 +107,16 @@ pub struct UsageRequest {
     pub cost_nano_usd: Option<i64>,
 }
 
+/// One request of a turn, its tools' included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnRequest {
+    /// The call whose tool made the request.
+    pub call_id: Option<Uuid>,
+    pub tokens_reasoning: i64,
+    pub tokens_total: i64,
+    pub request: UsageRequest,
+}
+
 /// Reads usage rows.
 pub trait UsageStatistics: Send + Sync {
     /// Sums, days and months in their order, others by cost and tokens.
@@ -120,6 +130,8 @@ pub trait UsageStatistics: Send + Sync {
         after: Option<Uuid>,
         limit: u32,
     ) -> StoreFuture<'_, Vec<UsageRequest>>;
+    /// The requests of a turn, oldest first, with ids up to this one.
+    fn turn_requests(&self, tenant_id: Uuid, turn_id: Uuid, until: Uuid) -> StoreFuture<'_, Vec<TurnRequest>>;
     /// Rolls up the next day of every tenant that has one. Returns how many days these were.
     fn roll_up_usage(&self, now: Timestamp) -> StoreFuture<'_, u64>;
 }
@@ -128,6 +140,9 @@ pub trait UsageStatistics: Send + Sync {
 pub(crate) const REQUEST: &str =
     "id, request_id, coalesce(started_at, created_at), took_ms, provider, model, operation, tool_name, tokens_prompt,
     tokens_cached, tokens_completion, estimated, cost_nano_usd";
+
+/// At most so many requests of a turn are read.
+pub(crate) const MAX_TURN_REQUESTS: u32 = 1000;
 
 /// Sorts as [`UsageStatistics::usage_sums`] promises.
 pub(crate) fn sort(rows: &mut [UsageSum], group: UsageGroup) {

@@ -11,6 +11,7 @@ mod budgets;
 mod client_conversations;
 mod client_requests;
 mod cluster;
+mod console;
 mod credentials;
 mod diagnosis;
 mod erase;

@@ -8,8 +8,8 @@ use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{clean_or_null, ms, p};
 use super::row::{Columns, all, first, only};
-use crate::usage_statistics::{REQUEST, Reads, settled_until, sort, start_of, sums_sql};
-use crate::{StoreError, StoreFuture, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
+use crate::usage_statistics::{MAX_TURN_REQUESTS, REQUEST, Reads, settled_until, sort, start_of, sums_sql};
+use crate::{StoreError, StoreFuture, TurnRequest, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
 
 impl UsageStatistics for PostgresStore {
     fn usage_sums(&self, query: UsageQuery) -> StoreFuture<'_, Vec<UsageSum>> {
@@ -52,6 +52,16 @@ impl UsageStatistics for PostgresStore {
         })
     }
 
+    fn turn_requests(&self, tenant_id: Uuid, turn_id: Uuid, until: Uuid) -> StoreFuture<'_, Vec<TurnRequest>> {
+        Box::pin(async move {
+            let sql = format!(
+                "SELECT call_id, tokens_reasoning, tokens_total, {REQUEST} FROM api_usage WHERE tenant_id = $1 AND turn_id = $2 AND id <= $3
+                 ORDER BY id LIMIT {MAX_TURN_REQUESTS}"
+            );
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&turn_id), p(&until)]).await?, turn_request)
+        })
+    }
+
     fn roll_up_usage(&self, now: Timestamp) -> StoreFuture<'_, u64> {
         Box::pin(async move {
             let until = start_of(settled_until(now));
@@ -81,6 +91,11 @@ fn sum(columns: &mut Columns<'_>) -> Result<UsageSum, StoreError> {
         unpriced_calls: columns.int()?,
         estimated_calls: columns.int()?,
     })
+}
+
+fn turn_request(columns: &mut Columns<'_>) -> Result<TurnRequest, StoreError> {
+    let (call_id, tokens_reasoning, tokens_total) = (columns.id_or_null()?, columns.int()?, columns.int()?);
+    Ok(TurnRequest { call_id, tokens_reasoning, tokens_total, request: request(columns)? })
 }
 
 fn request(columns: &mut Columns<'_>) -> Result<UsageRequest, StoreError> {

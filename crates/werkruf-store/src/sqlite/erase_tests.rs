@@ -39,6 +39,7 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("tenants", "slug", "a company"),
     ("branches", "name time_zone", "a site of the company"),
     ("roles", "name", "a role"),
+    ("console_sessions", "digest operator_digest", "a digest of random bits; the session ends with the key of the person"),
     ("permissions", "entity entity_type access scope", "permissions of a role"),
     ("conversations", "user_id channel assistant", "ids and names from the configuration"),
     ("leases", "owner", "a process"),

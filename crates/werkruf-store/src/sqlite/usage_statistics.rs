@@ -8,8 +8,8 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::row::{Columns, all, first};
 use super::text::{Id, Stamp};
-use crate::usage_statistics::{REQUEST, Reads, settled_until, sort, start_of, sums_sql};
-use crate::{StoreError, StoreFuture, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
+use crate::usage_statistics::{MAX_TURN_REQUESTS, REQUEST, Reads, settled_until, sort, start_of, sums_sql};
+use crate::{StoreError, StoreFuture, TurnRequest, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
 
 impl UsageStatistics for SqliteStore {
     fn usage_sums(&self, query: UsageQuery) -> StoreFuture<'_, Vec<UsageSum>> {
@@ -32,6 +32,18 @@ impl UsageStatistics for SqliteStore {
             );
             let after = Id::from(after.unwrap_or_default());
             all(&mut *c.prepare_cached(&sql)?, params![Id::from(tenant_id), Stamp::from(from), Stamp::from(to), after, limit], request)
+        }))
+    }
+
+    fn turn_requests(&self, tenant_id: Uuid, turn_id: Uuid, until: Uuid) -> StoreFuture<'_, Vec<TurnRequest>> {
+        // Ids sort by time, so all usage rows of a turn have ids above the turn's.
+        let sql = format!(
+            "SELECT call_id, tokens_reasoning, tokens_total, {REQUEST} FROM api_usage WHERE +tenant_id = ?1 AND turn_id = ?2 AND id > ?2 AND id <= ?3
+             ORDER BY id LIMIT {MAX_TURN_REQUESTS}"
+        );
+        Box::pin(self.readers.list(move |c| {
+            let values = params![Id::from(tenant_id), Id::from(turn_id), Id::from(until)];
+            all(&mut *c.prepare_cached(&sql)?, values, turn_request)
         }))
     }
 
@@ -98,6 +110,11 @@ fn sum(columns: &mut Columns<'_>) -> Result<UsageSum, StoreError> {
         unpriced_calls: columns.int()?,
         estimated_calls: columns.int()?,
     })
+}
+
+fn turn_request(columns: &mut Columns<'_>) -> Result<TurnRequest, StoreError> {
+    let (call_id, tokens_reasoning, tokens_total) = (columns.id_or_null()?, columns.int()?, columns.int()?);
+    Ok(TurnRequest { call_id, tokens_reasoning, tokens_total, request: request(columns)? })
 }
 
 fn request(columns: &mut Columns<'_>) -> Result<UsageRequest, StoreError> {

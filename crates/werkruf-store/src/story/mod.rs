@@ -11,6 +11,7 @@ mod budgets;
 mod client_conversations;
 mod client_requests;
 mod closer;
+mod console;
 mod credentials;
 mod diagnosis;
 mod lists;
@@ -40,6 +41,7 @@ pub(crate) use budgets::*;
 pub(crate) use client_conversations::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
+pub(crate) use console::*;
 pub(crate) use credentials::*;
 pub(crate) use diagnosis::*;
 pub(crate) use lists::*;
@@ -134,6 +136,9 @@ macro_rules! tell {
             a_rotated_key_lives_no_longer_than_its_overlap,
             the_last_use_of_a_key_is_stored,
             names_without_a_role_are_unknown,
+            a_link_becomes_one_session,
+            a_holder_has_a_bounded_number_of_sessions,
+            what_moved_is_found_by_id_state_and_name,
             tenants_and_settings_are_stored,
             acts_on_keys_are_recorded,
             an_act_of_the_server_has_its_own_chain,

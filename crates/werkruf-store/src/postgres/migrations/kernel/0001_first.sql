@@ -126,6 +126,21 @@ CREATE UNLOGGED TABLE rate_windows (
   PRIMARY KEY (tenant_id, subject)
 );
 
+-- Sign-in to the console. link: a link that works once, and then becomes a session. digest: of the token in the link or in the cookie. key_id: the key
+-- that the session stands for; null: the operator, as long as the operator's key has the digest operator_digest.
+CREATE TABLE console_sessions (
+  tenant_id  uuid NOT NULL,
+  id         uuid NOT NULL,
+  digest     text NOT NULL UNIQUE,
+  link       boolean NOT NULL,
+  key_id     uuid,
+  operator_digest text CHECK ((operator_digest IS NULL) <> (key_id IS NULL)),
+  created_at timestamptz NOT NULL,
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX console_sessions_expiring ON console_sessions (expires_at);
+
 -- ---------------------------------------------------------------- conversations
 
 CREATE TABLE conversations (

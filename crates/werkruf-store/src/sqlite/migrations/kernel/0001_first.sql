@@ -122,6 +122,21 @@ CREATE TABLE api_keys (
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
 
+-- Sign-in to the console. link: a link that works once, and then becomes a session. digest: of the token in the link or in the cookie. key_id: the key
+-- that the session stands for; NULL: the operator, as long as the operator's key has the digest operator_digest.
+CREATE TABLE console_sessions (
+  tenant_id  TEXT NOT NULL,
+  id         TEXT NOT NULL,
+  digest     TEXT NOT NULL UNIQUE,
+  link       INTEGER NOT NULL CHECK (link IN (0, 1)),
+  key_id     TEXT,
+  operator_digest TEXT CHECK ((operator_digest IS NULL) <> (key_id IS NULL)),
+  created_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+) STRICT;
+CREATE INDEX console_sessions_expiring ON console_sessions (expires_at);
+
 -- ---------------------------------------------------------------- conversations
 
 -- updated_at: when a message or the state was last written. state and summary may be long and come last: a list reads the columns before them only.
