@@ -24,7 +24,7 @@ pub(crate) use calls::stage_placeholders;
 pub(crate) use end::{canceled_error, fail, unanswered_end, unknown_user_error};
 pub use history::SERVER_METADATA;
 pub(crate) use history::{History, estimated, first_within, own_messages_last};
-pub(crate) use invoke::{DirectTurn, direct_taint, invoke, retry_call};
+pub(crate) use invoke::{DirectTurn, direct_taint, invoke, retry_call, settled, start_call};
 pub(crate) use provider_items::abort_item;
 pub(crate) use start::{StoredTurn, history_rows};
 pub(crate) use state::{Reply, Stop, Turn};
