@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests mcp-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -49,7 +49,7 @@ without-flights:
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
 	$(CARGO) test -p werkruf --no-default-features --quiet
 
-test: toolchain check without-flights outside-tests client-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+test: toolchain check without-flights outside-tests client-tests mcp-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
 
 test-full: test ## `test`, then the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
 	$(MAKE) hostile
@@ -93,6 +93,11 @@ interference: toolchain ## Compare what actors are told over rows that they may 
 client-tests:
 	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/clients/run
+
+# Real clients of the Model Context Protocol and its conformance suite. Their packages are installed once, under target/mcp.
+mcp-tests:
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/mcp/run
 
 # The commands of docs/tutorial.md and docs/writing-a-tool.md, with Debian's nginx under target/nginx.
 tutorial-tests:

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Method};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-const ALLOWED: [&str; 24] = [
+const ALLOWED: [&str; 28] = [
     "authorization",
     "apikey",
     "x-client-info",
@@ -13,6 +13,10 @@ const ALLOWED: [&str; 24] = [
     "idempotency-key",
     "last-event-id",
     "accept-language",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
     "traceparent",
     "x-budget-tokens",
     "x-case-id",
@@ -32,7 +36,8 @@ const ALLOWED: [&str; 24] = [
     "x-workflow-id",
 ];
 
-const EXPOSED: [&str; 8] = [
+const EXPOSED: [&str; 9] = [
+    "mcp-session-id",
     "x-conversation-id",
     "x-tool-call-id",
     "x-approval-id",

@@ -16,7 +16,7 @@ mod audit;
 pub(crate) mod body;
 mod budgets;
 mod byte_budget;
-mod call_view;
+pub(crate) mod call_view;
 mod calls;
 pub(crate) mod chat;
 pub(crate) mod context;
@@ -38,14 +38,14 @@ pub(crate) mod json_values;
 mod keys;
 mod knowledge;
 mod knowledge_files;
-mod knowledge_rights;
+pub(crate) mod knowledge_rights;
 mod legacy;
 pub(crate) mod lookup;
 mod metrics;
 mod openapi;
 pub(crate) mod outage;
 mod outbox;
-mod page;
+pub(crate) mod page;
 mod people;
 mod people_may;
 mod people_schemas;
@@ -57,7 +57,7 @@ mod retention;
 mod secrets;
 pub(crate) mod sse;
 mod status;
-mod tools;
+pub(crate) mod tools;
 mod turns;
 mod usage;
 mod view;
@@ -83,6 +83,7 @@ pub use policy::Policy;
 use crate::app::App;
 use crate::config::ModulesOn;
 use crate::listen::Proxies;
+use crate::mcp::{self, McpServer};
 use crate::openai;
 use crate::whatsapp;
 
@@ -95,6 +96,7 @@ pub(crate) struct ApiState {
     pub(crate) proxies: Proxies,
     /// The memory that the requests in progress may take.
     bytes: Arc<ByteBudget>,
+    pub(crate) mcp: McpServer,
 }
 
 impl ApiState {
@@ -139,7 +141,8 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(people::routes())
         .merge(people_may::routes())
         .merge(legacy::routes())
-        .merge(openai::routes());
+        .merge(openai::routes())
+        .merge(mcp::routes());
     #[cfg(feature = "flights")]
     let routes = routes.merge(module("flights", on.flights, flights::routes()));
     routes
@@ -163,7 +166,8 @@ pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.config.cors_origins);
     let proxies = Proxies::of(&app.config.trusted_proxies);
     let bytes = Arc::new(ByteBudget::new(app.config.bytes_in_flight));
-    let api = Arc::new(ApiState { app, writer_progress: LoopProgress::default(), proxies, bytes });
+    let mcp = McpServer::new(app.drained.clone());
+    let api = Arc::new(ApiState { app, writer_progress: LoopProgress::default(), proxies, bytes, mcp });
     let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
     let (open, _) = open_routes().split_for_parts();
     authenticated_routes

@@ -22,6 +22,8 @@ pub enum Policy {
     Chat,
     /// Scope tools, and a user.
     Invoke,
+    /// Scope tools, read, chat or admin: speaks the Model Context Protocol. Its methods have policies of their own.
+    Mcp,
     /// Scope read or chat, and a user. With scope admin the user is optional and all rows of the tenant are visible.
     Read,
     /// Scope tools or read. No user is needed, because tools do not belong to users.
@@ -45,11 +47,12 @@ pub enum Policy {
 }
 
 impl Policy {
-    fn check(self, identity: &Identity) -> Result<(), ApiError> {
+    pub(crate) fn check(self, identity: &Identity) -> Result<(), ApiError> {
         let scopes = identity.scopes;
         let (allowed, needed) = match self {
             Self::Chat => (scopes.chat, "chat"),
             Self::Invoke => (scopes.tools, "tools"),
+            Self::Mcp => (scopes.tools || scopes.read || scopes.chat || scopes.admin, "tools, read or chat"),
             Self::Read => (scopes.read || scopes.chat || scopes.admin, "read or chat"),
             Self::ReadTools => (scopes.tools || scopes.read || scopes.admin, "tools or read"),
             Self::ReadApprovals => (scopes.read || scopes.chat || scopes.approve || scopes.admin, "read, chat or approve"),
@@ -69,7 +72,7 @@ impl Policy {
             Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall | Self::WriteDocuments => {
                 identity.visibility().map(|_| ())
             }
-            Self::ReadTools | Self::Admin | Self::Operator => Ok(()),
+            Self::Mcp | Self::ReadTools | Self::Admin | Self::Operator => Ok(()),
         }
     }
 
@@ -140,9 +143,10 @@ mod tests {
     use super::Policy;
     use crate::identity::Identity;
 
-    const ALL: [Policy; 12] = [
+    const ALL: [Policy; 13] = [
         Policy::Chat,
         Policy::Invoke,
+        Policy::Mcp,
         Policy::Read,
         Policy::ReadTools,
         Policy::ReadApprovals,
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn only_tools_can_be_read_without_a_user() {
-        assert_eq!(open_to(&key(Scopes { admin: false, ..Scopes::ALL })), [Policy::ReadTools]);
+        assert_eq!(open_to(&key(Scopes { admin: false, ..Scopes::ALL })), [Policy::Mcp, Policy::ReadTools]);
     }
 
     #[test]
