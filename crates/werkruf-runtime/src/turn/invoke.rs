@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use werkruf_contract::{
-    CallStatus, ChatMessage, ErrorCode, EventType, FinishReason, Progress, State, ToolContext, TurnError, TurnStatus, Usage, Uuid,
+    ApprovalStatus, CallStatus, ChatMessage, ErrorCode, EventType, FinishReason, Progress, State, ToolContext, TurnError, TurnStatus, Usage, Uuid,
 };
-use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
+use werkruf_store::{ApprovalFilter, CallRow, ConversationRef, NewEvent, OpenTurn, Opened, Page, StoreError, TurnChange, TurnKind, TurnRow};
 
 use super::accept::{inbox_entry, refuse_known};
 use super::end::fail;
@@ -79,7 +79,9 @@ pub(crate) async fn settled(engine: &Engine, tenant_id: Uuid, turn_id: Uuid) -> 
         // Before the row is read: what ends the turn in between is noticed.
         let running = engine.running.get(turn_id);
         let Some(turn) = engine.store.records.turn(tenant_id, turn_id).await? else { return Ok(false) };
-        if turn.status.is_terminal() || (turn.status == TurnStatus::AwaitingApproval && running.is_none()) {
+        // Between a decision and the work that it starts, the turn still says that it waits.
+        let waits = turn.status == TurnStatus::AwaitingApproval && running.is_none() && has_pending_approval(engine, &turn).await?;
+        if turn.status.is_terminal() || waits {
             return Ok(true);
         }
         if timer::left(patience).is_zero() || (running.is_none() && engine.is_draining()) {
@@ -90,6 +92,12 @@ pub(crate) async fn settled(engine: &Engine, tenant_id: Uuid, turn_id: Uuid) -> 
             None => wakeups.within(POLL).await,
         }
     }
+}
+
+async fn has_pending_approval(engine: &Engine, turn: &TurnRow) -> Result<bool, StoreError> {
+    let filter = ApprovalFilter { status: Some(ApprovalStatus::Pending), turn_id: Some(turn.id), roles: None };
+    let page = Page { limit: 1, ..Page::default() };
+    Ok(!engine.store.approvals.approvals(turn.tenant_id, filter, page).await?.is_empty())
 }
 
 /// The route of a tool in the inbox.
