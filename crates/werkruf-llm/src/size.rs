@@ -33,6 +33,16 @@ impl RequestSize {
         self.max_output_tokens
     }
 
+    /// The bytes of the encoded request, without pictures and files.
+    pub const fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The most tokens that pictures and files count as.
+    pub const fn attached_tokens(&self) -> u64 {
+        self.attached_tokens
+    }
+
     /// Adds tokens that the provider itself adds to the request.
     #[must_use]
     pub const fn with_more_tokens(mut self, tokens: u64) -> Self {

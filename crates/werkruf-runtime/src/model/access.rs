@@ -1,9 +1,9 @@
 //! Model access for tools and for work outside a turn: each request passes the gate and has a usage row.
 //!
 //! Invariants: the usage row of a request for a text is durable, with estimated tokens, before the request leaves, so that a crash loses none. In
-//! a turn the final row is staged in the turn's journal; outside a turn it is written at once. A request for vectors reserves no row, because a search
-//! must not wait for a commit: a crash before the call's outcome is committed loses that row. Where a budget counts a request, its worst case is
-//! reserved before it leaves, in the transaction that writes the estimated row.
+//! a turn the final row is staged in the turn's journal; outside a turn it is written at once. Where a budget counts a request, its worst case is
+//! reserved before it leaves, in the transaction that writes the estimated row. A request for vectors that no budget counts has no such row, because a
+//! search must not wait for a commit: a crash before the call's outcome is committed loses that row.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use werkruf_store::{BudgetCounter, NewReservation, NewUsage, UsageOwner, UsageRo
 
 use super::failures::{failure, late, refused, unchecked};
 use super::gate::ModelGate;
-use super::usage::{Meter, Sending, Settlement};
+use super::usage::{Meter, Sending, Sent, Settlement};
 use super::worst_case::{MAX_SEARCHES, worst_case};
 use crate::budgets::{Applicable, BudgetBook, Spender, TurnTokens, WorstCase};
 use crate::metrics::Metrics;
@@ -129,7 +129,7 @@ impl ModelAccess {
             provider,
             model,
             operation,
-            sent_bytes,
+            sent: Sent::Bytes(sent_bytes),
             call_id: self.call.as_ref().map(|call| call.id),
             tool_name: self.call.as_ref().map(|call| call.tool.as_str()),
             key_id: self.spender.key_id,
@@ -182,7 +182,8 @@ impl ModelAccess {
         };
         self.tokens.reserve(worst.tokens).map_err(|refusal| refused(&refusal))?;
         let sending = Sending::starting(&self.accounts.clock);
-        let row = estimated.then(|| meter.reservation(&sending)).flatten();
+        // Where something is reserved, the row is part of that write.
+        let row = (estimated || applicable.is_some()).then(|| meter.reservation(&sending)).flatten();
         let mut reserved = Reserved {
             sending,
             row_id: row.as_ref().map(|row| row.id),

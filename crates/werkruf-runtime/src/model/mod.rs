@@ -13,5 +13,5 @@ pub(crate) use access::{ModelAccess, ToolCall};
 pub(crate) use gate::Admission;
 pub use gate::{ModelGate, ModelProviders};
 pub(crate) use retry::{MAX_SENDS, RetryPause, pause_before_retry};
-pub(crate) use usage::{Meter, Sending, Settlement, estimated_tokens};
+pub(crate) use usage::{Meter, Sending, Sent, Settlement, estimated_tokens};
 pub(crate) use worst_case::worst_case;

@@ -163,7 +163,7 @@ async fn commit(
                 if let Some(entry) = inbox_of(message, engine.store.clock.now()) {
                     refuse_known(engine, message.caller.principal.tenant_id, entry).await?;
                 }
-                store_over_budget(engine, message, refusal).await?;
+                store_over_budget(message, refusal)?;
                 Admission::default()
             }
         };
@@ -177,7 +177,7 @@ async fn commit(
             Opened::OverBudget(over) if tried < OPEN_TRIES => {
                 engine.store.models.gate.conditions().budget_refused(message.caller.principal.tenant_id, &over);
                 let refusal = admission.refusal(&over, engine.store.clock.now());
-                store_over_budget(engine, message, refusal.ok_or(Refusal::Busy { retry_after_ms: 1000 })?).await?;
+                store_over_budget(message, refusal.ok_or(Refusal::Busy { retry_after_ms: 1000 })?)?;
             }
             opened => return Ok((opened, admission.reservation)),
         }

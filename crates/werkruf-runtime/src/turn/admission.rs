@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use werkruf_contract::{Init, Uuid};
+use werkruf_contract::Init;
 use werkruf_llm::{Message, ModelRequest};
-use werkruf_store::{InboxEntry, NewReservation, OverBudget, RecordedInbound, StoreError};
+use werkruf_store::{NewReservation, OverBudget, StoreError};
 
 use super::prompt::Prompt;
 use crate::budgets::{Applicable, BudgetRefusal, Spender, TurnTokens, WorstCase};
@@ -18,8 +18,6 @@ use crate::setup::Setup;
 
 /// A reservation of commit A outlives the longest turn by this much.
 const LONGER_THAN_A_TURN: SignedDuration = SignedDuration::from_secs(180);
-/// How long an inbox entry outlives the period that it belongs to.
-const AFTER_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 
 /// What a turn claims at commit A.
 #[derive(Default)]
@@ -126,26 +124,10 @@ async fn first_worst_case(engine: &Engine, setup: &Setup, message: &InboundMessa
     worst_case(provider.size(&request), 0, model, &setup.prices, message.context.budget_tokens).await
 }
 
-/// A channel with addresses cannot refuse a message: its turn is stored and ends at once, and the person reads why once per period.
-pub(super) async fn store_over_budget(engine: &Engine, message: &mut InboundMessage, refusal: BudgetRefusal) -> Result<(), Refusal> {
-    let principal = &message.caller.principal;
+/// A channel with addresses cannot refuse a message: its turn is stored and ends at once, and the person reads why.
+pub(super) fn store_over_budget(message: &mut InboundMessage, refusal: BudgetRefusal) -> Result<(), Refusal> {
     let Some(channel) = &mut message.inbound else { return Err(Refusal::OverBudget(Box::new(refusal))) };
-    let silent = told_of(engine, principal.tenant_id, &principal.user_id, &refusal).await?;
     let retry_after_ms = refusal.retry_after_ms().unwrap_or_default();
-    channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent, code: Some(refusal.code()) });
+    channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent: false, code: Some(refusal.code()) });
     Ok(())
-}
-
-/// Whether the person was told before that this budget is used up in this period. From now on they were.
-pub(super) async fn told_of(engine: &Engine, tenant_id: Uuid, user_id: &str, refusal: &BudgetRefusal) -> Result<bool, StoreError> {
-    let BudgetRefusal::Exceeded { budget_id, period_start, resets_at, .. } = refusal else { return Ok(false) };
-    let inbox = InboxEntry {
-        channel: "budget".to_owned(),
-        account: user_id.to_owned(),
-        external_id: format!("{budget_id}:{period_start}"),
-        fingerprint: String::new(),
-        expires_at: *resets_at + AFTER_PERIOD,
-    };
-    let recorded = RecordedInbound { tenant_id, inbox, rows: Vec::new(), notice: None, now: engine.store.clock.now() };
-    engine.store.outbox.record_inbound(recorded).await.map(|first| !first)
 }

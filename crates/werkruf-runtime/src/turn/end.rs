@@ -9,9 +9,7 @@ use werkruf_contract::{
 use werkruf_llm::Message;
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
-use super::admission::told_of;
 use super::state::{Limit, Reply, Stop, Turn};
-use crate::budgets::BudgetRefusal;
 use crate::call::{TurnScope, log_turn};
 use crate::journal::{CommitPoint, Event};
 use crate::stored::{StoredFinal, json};
@@ -39,10 +37,7 @@ impl Turn {
             }
             Err(Stop::Canceled) => (TurnStatus::Canceled, Some(canceled_error(&Texts::of(&self.locale)))),
             Err(Stop::Failed(error)) => (TurnStatus::Failed, Some(error)),
-            Err(Stop::OverBudget(refusal)) => {
-                self.tell_once(&refusal).await?;
-                (TurnStatus::Failed, Some(refusal.turn_error(&Texts::of(&self.locale))))
-            }
+            Err(Stop::OverBudget(refusal)) => (TurnStatus::Failed, Some(refusal.turn_error(&Texts::of(&self.locale)))),
             Err(Stop::Deadline) => (TurnStatus::Failed, Some(Limit::Deadline.error(&self.locale))),
             Err(Stop::AwaitingApproval) => return Ok(()),
             Err(Stop::Store(error)) => return Err(error),
@@ -54,15 +49,6 @@ impl Turn {
         scope.journal.commit(CommitPoint::End).await?;
         log_turn(&scope, status, self.progress.finished.len(), code.as_deref());
         scope.end_span(code.as_deref(), content);
-        Ok(())
-    }
-
-    /// A person on a channel reads once per period that a budget is used up.
-    async fn tell_once(&self, refusal: &BudgetRefusal) -> Result<(), StoreError> {
-        let scope = &self.scope;
-        if scope.inbound.is_some() && told_of(&self.engine, scope.tenant_id(), &scope.caller.principal.user_id, refusal).await? {
-            scope.journal.audience().silence();
-        }
         Ok(())
     }
 

@@ -223,7 +223,7 @@ pub(crate) fn estimated(message: &Message) -> u64 {
 }
 
 /// How many bytes of text a message has.
-pub(super) fn text_bytes(message: &Message) -> usize {
+fn text_bytes(message: &Message) -> usize {
     match message {
         Message::System { content } | Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
         Message::Assistant { content, calls, .. } => {

@@ -8,14 +8,13 @@ use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, Eve
 use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, ProviderItem};
 use werkruf_store::{NewUsage, crash};
 
-use super::history::text_bytes;
 use super::provider_items::ProviderItems;
 use super::reservation::{Departing, Held};
 use super::state::Stop;
 use crate::call::TurnScope;
 use crate::journal::{Change, CommitPoint};
 use crate::metrics::Retried;
-use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Sending, Settlement, pause_before_retry};
+use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Sending, Sent, Settlement, pause_before_retry};
 use crate::timer;
 
 pub(crate) struct TurnRequest<'a> {
@@ -76,7 +75,7 @@ impl TurnRequest<'_> {
                 Err(stop) => {
                     // A request that waits at the gate was not sent.
                     if sending.is_started() {
-                        self.record(usage, held, self.settle(&sending, &Settlement::Aborted { received: "" }));
+                        self.record(usage, self.settle(held, &sending, &Settlement::Aborted { received: "" }), held);
                     }
                     return Err(stop);
                 }
@@ -86,12 +85,12 @@ impl TurnRequest<'_> {
                 Ok((stream, _admission)) => match self.receive(stream, &sending, &mut received).await {
                     Ok(Ok(answer)) => {
                         sending.complete(&answer, Some(&self.scope.trace));
-                        self.record(usage, held, self.settle(&sending, &answered(&answer)));
+                        self.record(usage, self.settle(held, &sending, &answered(&answer)), held);
                         return Ok(answer);
                     }
                     Ok(Err(error)) => error,
                     Err(stop) => {
-                        self.record(usage, held, self.settle(&sending, &Settlement::Aborted { received: &received.text }));
+                        self.record(usage, self.settle(held, &sending, &Settlement::Aborted { received: &received.text }), held);
                         if matches!(stop, Stop::Deadline) {
                             Box::pin(self.abandon(received)).await?;
                         }
@@ -100,7 +99,7 @@ impl TurnRequest<'_> {
                 },
                 Err(error) => error,
             };
-            self.record(usage, held, self.failed(&sending, &error, &received.text));
+            self.record(usage, self.failed(held, &sending, &error, &received.text), held);
             if sent >= MAX_SENDS || !error.is_retryable() {
                 return Err(Stop::Failed(self.turn_error(&error)));
             }
@@ -142,16 +141,16 @@ impl TurnRequest<'_> {
         match self.in_time(receiving).await {
             Ok(Ok(answer)) => {
                 sending.complete(&answer, Some(&self.scope.trace));
-                self.record(usage, held, self.settle(&sending, &answered(&answer)));
+                self.record(usage, self.settle(held, &sending, &answered(&answer)), held);
                 Ok(Some(answer.text))
             }
             Ok(Err(error)) => {
-                self.record(usage, held, self.failed(&sending, &error, &received));
+                self.record(usage, self.failed(held, &sending, &error, &received), held);
                 Ok(None)
             }
             Err(stop) => {
                 if sending.is_started() {
-                    self.record(usage, held, self.settle(&sending, &Settlement::Aborted { received: &received }));
+                    self.record(usage, self.settle(held, &sending, &Settlement::Aborted { received: &received }), held);
                 }
                 Err(stop)
             }
@@ -267,7 +266,7 @@ impl TurnRequest<'_> {
     }
 
     /// Stages a usage row as soon as it is known, and hands it to the turn's total. A request that was not sent keeps what is held for it.
-    fn record(&self, usage: &mut Vec<NewUsage>, held: &mut Held, row: Option<NewUsage>) {
+    fn record(&self, usage: &mut Vec<NewUsage>, row: Option<NewUsage>, held: &mut Held) {
         if let Some(mut row) = row {
             held.settle(self.scope, &mut row);
             self.scope.journal.stage(row.clone());
@@ -279,9 +278,9 @@ impl TurnRequest<'_> {
         turn_error(error, self.scope.models.gate.chat_provider().name(), &self.request.locale)
     }
 
-    fn failed(&self, sending: &Sending, error: &ModelError, received: &str) -> Option<NewUsage> {
+    fn failed(&self, held: &Held, sending: &Sending, error: &ModelError, received: &str) -> Option<NewUsage> {
         tracing::warn!(turn_id = %self.scope.turn_id, fault = ?error.fault, error = %error.message, "the model gave no answer");
-        self.settle(sending, &Settlement::Failed { error, received })
+        self.settle(held, sending, &Settlement::Failed { error, received })
     }
 
     /// The usage row of a request that may have been sent by an earlier process, with the web searches that the provider had begun. When that was is not
@@ -292,11 +291,13 @@ impl TurnRequest<'_> {
         self.meter().usage(&sending, &Settlement::Aborted { received: "" })
     }
 
-    fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
+    fn settle(&self, held: &Held, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
         let (trace, request) = (&self.scope.trace, &self.request);
         let instructions = trace.content(|content| vec![content.part(&request.system)].into());
         let input = instructions.zip(trace.content(|content| content.messages(&request.messages)));
-        Meter { input, ..self.meter() }.settle(sending, settlement)
+        let meter = self.meter();
+        let sent = held.prompt().map_or(meter.sent, Sent::Tokens);
+        Meter { input, sent, ..meter }.settle(sending, settlement)
     }
 
     fn meter(&self) -> Meter<'_> {
@@ -306,7 +307,7 @@ impl TurnRequest<'_> {
             provider: provider.name(),
             model: request.model.as_deref().unwrap_or_else(|| provider.default_model()),
             operation: "chat",
-            sent_bytes: request.system.len() + request.messages.iter().map(text_bytes).sum::<usize>(),
+            sent: Sent::Request(provider, request),
             call_id: None,
             tool_name: None,
             key_id: scope.caller.key_id,

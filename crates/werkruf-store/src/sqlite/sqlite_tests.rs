@@ -226,6 +226,7 @@ fn hot_statements() -> Vec<String> {
         super::outbox_rows::hot_statements(),
         super::alerts::hot_statements(),
         super::budget_counters::hot_statements(),
+        super::budgets::hot_statements(),
     ]
     .concat()
 }

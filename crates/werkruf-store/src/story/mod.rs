@@ -179,6 +179,7 @@ macro_rules! tell {
             a_takeover_counts_the_lost_request,
             a_deleted_budget_is_not_counted_any_more,
             budgets_of_the_configuration_keep_their_counters,
+            a_budget_of_many_lists_those_that_used_most,
             budgets_of_tenants_are_separate,
             acts_on_budgets_are_recorded,
             a_new_budget_counts_rows_of_processes_that_did_not_know_it,

@@ -514,6 +514,7 @@ CREATE TABLE budget_periods (
   PRIMARY KEY (tenant_id, budget_id, subject, period_start),
   FOREIGN KEY (tenant_id, budget_id) REFERENCES budgets (tenant_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 50);
+CREATE INDEX budget_periods_by_start ON budget_periods (period_start, tenant_id);
 
 -- The worst cases of requests in progress, one row per request and counter. Whoever changes a row has locked its counter.
 CREATE TABLE budget_reservations (

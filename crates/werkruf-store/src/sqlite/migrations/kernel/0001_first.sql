@@ -504,6 +504,7 @@ CREATE TABLE budget_periods (
   PRIMARY KEY (tenant_id, budget_id, subject, period_start),
   FOREIGN KEY (tenant_id, budget_id) REFERENCES budgets (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX budget_periods_by_start ON budget_periods (period_start, tenant_id);
 
 -- The worst cases of requests in progress, one row per request and counter. Few rows: no other index pays for its writes.
 CREATE TABLE budget_reservations (
