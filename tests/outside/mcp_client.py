@@ -63,7 +63,7 @@ class Client:
             sent["mcp-protocol-version"] = self.version
         if self.version == NEW and message:
             sent["mcp-method"] = message["method"]
-            name = message["params"].get("name") or message["params"].get("uri")
+            name = next((message["params"][field] for field in ("name", "uri", "taskId") if field in message["params"]), None)
             if name:
                 sent["mcp-name"] = name
         if self.session:

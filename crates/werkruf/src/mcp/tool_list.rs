@@ -73,5 +73,24 @@ fn output(schema: &Value, may_wait: bool) -> JsonObject {
 }
 
 fn object(schema: &Value) -> JsonObject {
-    schema.as_object().cloned().unwrap_or_default()
+    let mut schema = schema.clone();
+    without_booleans(&mut schema);
+    match schema {
+        Value::Object(fields) => fields,
+        _ => JsonObject::new(),
+    }
+}
+
+/// Writes a property that takes any value as `{}`: version 1 of the TypeScript SDK refuses a list with `true` there.
+fn without_booleans(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+                properties.values_mut().filter(|property| **property == Value::Bool(true)).for_each(|property| *property = json!({}));
+            }
+            fields.values_mut().for_each(without_booleans);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_booleans),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
