@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use werkruf_contract::{
-    ApprovalStatus, CallStatus, ChatMessage, ErrorCode, EventType, FinishReason, Progress, State, ToolContext, TurnError, TurnStatus, Usage, Uuid,
+    ApprovalStatus, CallStatus, ChatMessage, ErrorCode, EventType, FinishReason, Progress, State, ToolContext, TurnError, TurnStatus,
+    Usage, Uuid,
 };
-use werkruf_store::{ApprovalFilter, CallRow, ConversationRef, NewEvent, OpenTurn, Opened, Page, StoreError, TurnChange, TurnKind, TurnRow};
+use werkruf_store::{
+    ApprovalFilter, CallRow, ConversationRef, NewEvent, OpenTurn, Opened, Page, StoreError, TurnChange, TurnKind, TurnRow,
+};
 
 use super::accept::{inbox_entry, refuse_known};
 use super::end::fail;
