@@ -18,7 +18,7 @@ pub struct ClientRequest {
     /// Tools the client runs itself. One with a server tool's name wins.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
-    /// For the first step only. A call forced in every step would never end.
+    /// Means the client's tools where it has any, until one is called; else it counts in the first step only.
     pub tool_choice: ClientChoice,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,

@@ -13,6 +13,7 @@ use crate::engine::{Engine, Services};
 use crate::lease::Heartbeat;
 use crate::outbox;
 use crate::progress::LoopProgress;
+use crate::rate_limit::RateRoom;
 use crate::recovery;
 use crate::request::{AcceptedTurn, Caller, InboundMessage, Invoke, InvokeResult, Refusal, StartedCall};
 use crate::setup::Setup;
@@ -74,6 +75,11 @@ impl Runtime {
     /// Whether the limits let this caller start a turn now. Nothing is counted: [`Self::chat`] does that.
     pub fn check_turn_limits(&self, caller: &Caller, channel: &str) -> Result<(), Refusal> {
         self.engine.check_turn_limits(caller, channel)
+    }
+
+    /// How many turns this caller may start on a channel; `None` where no limit counts them.
+    pub fn turn_room(&self, caller: &Caller, channel: &str) -> Option<RateRoom> {
+        self.engine.turn_room(caller, channel)
     }
 
     /// Calls a tool and waits for its outcome. A caller that leaves does not cancel the call.

@@ -55,7 +55,7 @@ pub use budgets::{
     TenantBudgets,
 };
 pub use client_requests::{ClientRequests, ResumePoint};
-pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
+pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StreamPosition, TokenGrant};
 pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
 pub use history::{HistoryImport, NewHistory};

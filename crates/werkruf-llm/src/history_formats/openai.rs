@@ -41,6 +41,12 @@ fn parse(value: &Value) -> Result<StoredMessage, String> {
     content::store_parts(&mut message.metadata, parts);
     match role {
         Role::Assistant => {
+            // A refusal takes the place of the content.
+            if message.content.is_empty()
+                && let Some(refusal) = text_at(object, "refusal")
+            {
+                refusal.clone_into(&mut message.content);
+            }
             let calls = object.get("tool_calls").and_then(Value::as_array);
             message.calls = calls.into_iter().flatten().map(call).collect();
         }

@@ -11,13 +11,12 @@ use futures_util::StreamExt;
 use jiff::SignedDuration;
 use werkruf_contract::{BoxFuture, Clock, Deadline, Failure, ModelSource, Models, NoModels, TextAnswer, TextRequest, Uuid};
 use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{
-    Answer, Delta, Message, ModelError, ModelFault, ModelRequest, RequestSize, TokenUsage, ToolChoice, WebSearchRequest, in_time,
-};
+use werkruf_llm::{Delta, ModelError, ModelFault, RequestSize, TokenUsage, WebSearchRequest, in_time};
 use werkruf_store::{BudgetCounter, NewReservation, NewUsage, UsageOwner, UsageRows};
 
 use super::failures::{failure, late, refused, unchecked};
 use super::gate::ModelGate;
+use super::text_request::{bytes, model_request, text_answer};
 use super::usage::{Meter, Sending, Sent, Settlement};
 use super::worst_case::{MAX_SEARCHES, worst_case};
 use crate::budgets::{Applicable, BudgetBook, Spender, TurnTokens, WorstCase};
@@ -379,28 +378,4 @@ impl Models for ModelAccess {
     fn embed(&self, texts: Vec<String>, deadline: Deadline) -> BoxFuture<'_, Result<Vec<Vec<f32>>, Failure>> {
         Box::pin(self.request_vectors(texts, deadline))
     }
-}
-
-fn bytes(request: &TextRequest) -> usize {
-    request.system.len() + request.messages.iter().map(String::len).sum::<usize>()
-}
-
-fn model_request(request: TextRequest) -> ModelRequest {
-    let TextRequest { system, messages, temperature, locale } = request;
-    ModelRequest {
-        system: system.into(),
-        messages: Arc::new(messages.into_iter().map(Message::user).collect()),
-        tool_choice: ToolChoice::None,
-        locale,
-        temperature,
-        ..ModelRequest::default()
-    }
-}
-
-/// An answer's text, or the refusal in its place; and the usage that the provider reported.
-fn text_answer(answer: Answer, default_model: &str) -> (TextAnswer, Option<TokenUsage>) {
-    let text = if answer.text.is_empty() { answer.refusal.unwrap_or_default() } else { answer.text };
-    let model = answer.model.unwrap_or_else(|| default_model.to_owned());
-    let tokens = answer.usage.map(|usage| (usage.input_tokens, usage.output_tokens));
-    (TextAnswer { text, model, tokens, ..TextAnswer::default() }, answer.usage)
 }

@@ -18,7 +18,7 @@ use crate::lease::{QueuePlace, RunningTurn};
 use crate::request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Refusal};
 use crate::setup::Setup;
 use crate::stored::json;
-use crate::stream::{LiveEvent, SubscribeOptions};
+use crate::stream::{ClientLeave, LiveEvent, SubscribeOptions};
 use crate::turn_limits::TurnCount;
 
 /// How long the inbox remembers an idempotency key.
@@ -135,7 +135,16 @@ async fn open(
     let (events, _) = engine.broadcast.subscribe(stream, options);
     let event = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
     engine.journals.publish(conversation_id, &event);
-    let accepted = AcceptedTurn { conversation_id, turn_id, created, events };
+    let leave = ClientLeave {
+        broadcast: Arc::clone(&engine.broadcast),
+        running: Arc::clone(registration.running()),
+        cluster: Arc::clone(&engine.store.cluster),
+        stream,
+        turn_id,
+        stopping: engine.stopping.clone(),
+        tasks: engine.tasks.clone(),
+    };
+    let accepted = AcceptedTurn { conversation_id, turn_id, created, events, leave };
     let inbound = message.inbound.as_ref().map(|channel| Arc::new(channel.inbound.clone()));
     // A turn that waits has only checked its budgets.
     let reservation = reservation.filter(|_| fence.is_some());

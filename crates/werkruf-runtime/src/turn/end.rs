@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use werkruf_contract::{
-    CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus, Uuid,
+    AssistantSnapshot, CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError,
+    TurnStatus, Uuid,
 };
 use werkruf_llm::Message;
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
 use super::state::{Limit, Reply, Stop, Turn};
+use crate::answer_format::AnswerFormat;
 use crate::call::{TurnScope, log_turn};
 use crate::journal::{CommitPoint, Event};
 use crate::stored::{StoredFinal, json};
@@ -20,7 +22,7 @@ impl Turn {
     /// Writes how the turn ended.
     pub(crate) async fn end(mut self: Box<Self>, ended: Result<Reply, Stop>) -> Result<(), StoreError> {
         let scope = Arc::clone(&self.scope);
-        let canceled = matches!(ended, Err(Stop::Canceled));
+        let canceled = matches!(ended, Err(Stop::Canceled(_)));
         match &ended {
             Err(Stop::AwaitingApproval) => return Ok(()),
             Ok(_) | Err(_) => {
@@ -35,10 +37,15 @@ impl Turn {
                 self.complete(reply);
                 (TurnStatus::Completed, None)
             }
-            Err(Stop::Canceled) => (TurnStatus::Canceled, Some(canceled_error(&Texts::of(&self.locale)))),
+            Err(Stop::Canceled(said)) => {
+                if scope.running.is_left() {
+                    self.keep_said(&said);
+                }
+                (TurnStatus::Canceled, Some(canceled_error(&scope.error_texts)))
+            }
             Err(Stop::Failed(error)) => (TurnStatus::Failed, Some(error)),
-            Err(Stop::OverBudget(refusal)) => (TurnStatus::Failed, Some(refusal.turn_error(&Texts::of(&self.locale)))),
-            Err(Stop::Deadline) => (TurnStatus::Failed, Some(Limit::Deadline.error(&self.locale))),
+            Err(Stop::OverBudget(refusal)) => (TurnStatus::Failed, Some(refusal.turn_error(&scope.error_texts))),
+            Err(Stop::Deadline) => (TurnStatus::Failed, Some(Limit::Deadline.error(&scope.error_texts))),
             Err(Stop::AwaitingApproval) => return Ok(()),
             Err(Stop::Store(error)) => return Err(error),
         };
@@ -50,6 +57,18 @@ impl Turn {
         log_turn(&scope, status, self.progress.finished.len(), code.as_deref());
         scope.end_span(code.as_deref(), content);
         Ok(())
+    }
+
+    /// The client left in the middle of an answer: what it has read of it stays in the conversation.
+    fn keep_said(&self, said: &str) {
+        if said.is_empty() {
+            return;
+        }
+        let (scope, step) = (&self.scope, self.progress.step + 1);
+        let metadata = json!({"canceled": true}).to_string();
+        scope.journal.stage(assistant_message(scope, said, None, Some(metadata), None));
+        let snapshot = AssistantSnapshot { content: said.to_owned(), step, turn_id: scope.turn_id };
+        scope.journal.stage_event(EventType::AssistantSnapshot, &snapshot);
     }
 
     /// Question and answer, where spans show content.
@@ -72,7 +91,9 @@ impl Turn {
         }
         let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
         let client = self.client.as_ref();
-        let transcript_digest = client.map(|client| digest_after_answer(&client.transcript_digest, &self.progress.text, &ids));
+        // The client has received the text of every step, or of the last one where it asked for a format.
+        let received = if AnswerFormat::is_json(&self.options) { &text } else { &self.progress.text };
+        let transcript_digest = client.map(|client| digest_after_answer(&client.transcript_digest, received, &ids));
         let (status, step) = (TurnStatus::Completed, self.progress.step);
         scope.journal.stage(TurnChange { status, step, error: None, message: Some(text.clone()), transcript_digest });
         let stored = StoredFinal {

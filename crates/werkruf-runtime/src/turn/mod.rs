@@ -4,6 +4,7 @@
 mod accept;
 mod admission;
 mod calls;
+mod client_loop;
 mod compaction;
 mod end;
 mod given_call;

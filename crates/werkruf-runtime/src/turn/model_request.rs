@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures_util::StreamExt;
-use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, Texts, ToolContext, ToolErrorType, TurnError};
+use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, ToolContext, TurnError};
 use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, ProviderItem};
 use werkruf_store::{NewUsage, crash};
 
@@ -14,7 +14,7 @@ use super::state::Stop;
 use crate::call::TurnScope;
 use crate::journal::{Change, CommitPoint};
 use crate::metrics::Retried;
-use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Sending, Sent, Settlement, pause_before_retry};
+use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Sending, Sent, Settlement, pause_before_retry, turn_error};
 use crate::timer;
 
 pub(crate) struct TurnRequest<'a> {
@@ -63,7 +63,7 @@ impl TurnRequest<'_> {
             sent += 1;
             if !journal.has_urgent_changes() && self.scope.running.is_canceled() {
                 // Nothing was sent, so nothing is billed.
-                return Err(Stop::Canceled);
+                return Err(Stop::Canceled(String::new()));
             }
             if self.scope.is_counted() {
                 // Boxed: few requests need it.
@@ -91,10 +91,14 @@ impl TurnRequest<'_> {
                     Ok(Err(error)) => error,
                     Err(stop) => {
                         self.record(usage, self.settle(held, &sending, &Settlement::Aborted { received: &received.text }), held);
-                        if matches!(stop, Stop::Deadline) {
-                            Box::pin(self.abandon(received)).await?;
-                        }
-                        return Err(stop);
+                        return Err(match stop {
+                            Stop::Deadline => {
+                                Box::pin(self.abandon(received)).await?;
+                                stop
+                            }
+                            Stop::Canceled(_) => Stop::Canceled(received.text),
+                            stop => stop,
+                        });
                     }
                 },
                 Err(error) => error,
@@ -112,7 +116,7 @@ impl TurnRequest<'_> {
     /// Sends once, for a text that no client receives (a summary). `None` when no text came.
     pub(super) async fn send_unpublished(&self, usage: &mut Vec<NewUsage>) -> Result<Option<String>, Stop> {
         if self.scope.running.is_canceled() {
-            return Err(Stop::Canceled);
+            return Err(Stop::Canceled(String::new()));
         }
         // What commit A has reserved is for the turn's own request.
         let mut held = Held::default();
@@ -187,7 +191,7 @@ impl TurnRequest<'_> {
         loop {
             let delta = tokio::select! {
                 biased;
-                () = &mut canceled => return Err(Stop::Canceled),
+                () = &mut canceled => return Err(Stop::Canceled(String::new())),
                 delta = stream.next() => delta,
                 () = &mut late => return Err(Stop::Deadline),
             };
@@ -228,7 +232,7 @@ impl TurnRequest<'_> {
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         tokio::select! {
             biased;
-            () = self.scope.running.canceled() => Err(Stop::Canceled),
+            () = self.scope.running.canceled() => Err(Stop::Canceled(String::new())),
             done = work => Ok(done),
             () = tokio::time::sleep_until(self.deadline.instant().into()) => Err(Stop::Deadline),
         }
@@ -275,7 +279,7 @@ impl TurnRequest<'_> {
     }
 
     fn turn_error(&self, error: &ModelError) -> TurnError {
-        turn_error(error, self.scope.models.gate.chat_provider().name(), &self.request.locale)
+        turn_error(error, self.scope.models.gate.chat_provider().name(), &self.scope.error_texts)
     }
 
     fn failed(&self, held: &Held, sending: &Sending, error: &ModelError, received: &str) -> Option<NewUsage> {
@@ -327,21 +331,4 @@ fn answered(answer: &Answer) -> Settlement<'_> {
 
 fn incomplete() -> ModelError {
     ModelError::new(ModelFault::Incomplete, "the stream ended without its terminal event")
-}
-
-/// What the user reads. The provider's own message is in the cause, for operators.
-fn turn_error(error: &ModelError, provider: &str, locale: &str) -> TurnError {
-    let (kind, code, key) = match error.fault {
-        ModelFault::Incomplete | ModelFault::Idle => (ToolErrorType::Upstream, "model_incomplete", "error-model_incomplete"),
-        ModelFault::Refused { status: 429 } => (ToolErrorType::RateLimit, "model_unavailable", "error-model_busy"),
-        ModelFault::Refused { status: 401 | 403 } => (ToolErrorType::Upstream, "model_unavailable", "error-model_credentials"),
-        ModelFault::Refused { status } if status < 500 => (ToolErrorType::Upstream, "model_unavailable", "error-model_refused"),
-        ModelFault::Connect => (ToolErrorType::Upstream, "model_unavailable", "error-model_unreachable"),
-        ModelFault::Protocol => (ToolErrorType::Upstream, "model_unavailable", "error-model_unreadable"),
-        ModelFault::Refused { .. } | ModelFault::FirstByte => (ToolErrorType::Upstream, "model_unavailable", "error-model_unavailable"),
-    };
-    let mut failure = TurnError::new(kind, code, Texts::of(locale).text(key, &[]));
-    failure.retry_after_ms = error.retry_after.and_then(|span| u64::try_from(span.as_millis()).ok());
-    failure.cause = Some(format!("{provider} {error}"));
-    failure
 }

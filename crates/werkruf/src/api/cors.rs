@@ -36,7 +36,7 @@ const ALLOWED: [&str; 28] = [
     "x-workflow-id",
 ];
 
-const EXPOSED: [&str; 9] = [
+const EXPOSED: [&str; 13] = [
     "mcp-session-id",
     "x-conversation-id",
     "x-tool-call-id",
@@ -46,6 +46,10 @@ const EXPOSED: [&str; 9] = [
     "idempotent-replayed",
     "location",
     "retry-after",
+    "openai-processing-ms",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
 ];
 
 /// The layer that answers preflight requests and sets the CORS headers.

@@ -7,7 +7,8 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, StatusCode, Uri};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
+use tokio::time::Instant;
 
 use super::ApiState;
 use super::error::ApiError;
@@ -15,11 +16,20 @@ use crate::openai::error_body;
 use crate::openai_path::is_openai_path;
 use crate::request_id;
 
+/// How long a request under `/v1` took, as OpenAI's clients read it.
+const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
+
 /// The outermost layer.
 pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
     let openai = is_openai_path(request.uri().path());
     let id = request_id::sane(request.headers()).map_or_else(|| api.app.clock.new_id().to_string(), str::to_owned);
+    let started = Instant::now();
     let mut response = next.run(request).await;
+    if openai {
+        // Of a stream: the time until it begins.
+        let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        response.headers_mut().insert(PROCESSING_MS, millis.into());
+    }
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         if error.status().is_server_error() {
             // What failed was logged where it failed; this line says whose request it was.

@@ -212,8 +212,7 @@ impl IntoResponse for ApiError {
         if let Some(location) = self.0.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
             headers.insert(LOCATION, location);
         }
-        if ErrorCode::BudgetExceeded.is(&self.0.code) {
-            // Clients of OpenAI's library repeat a 429 by themselves, and a budget resets tomorrow at the earliest.
+        if ErrorCode::parse(&self.0.code).is_some_and(is_final) {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         if self.0.status == StatusCode::UNAUTHORIZED {
@@ -315,4 +314,19 @@ impl ApiError {
     pub fn unknown_tool(name: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "unknown_tool", format!("There is no tool named {name}; GET /api/tools lists them."))
     }
+}
+
+/// Whether a repeated request would fail the same way, or would be a turn that nobody wants. Clients of OpenAI's library repeat a 409, a 429 and a
+/// 5xx by themselves.
+const fn is_final(code: ErrorCode) -> bool {
+    // A budget resets tomorrow at the earliest. Only the operator can change the credentials. The others are the end of a turn that had its chance.
+    matches!(
+        code,
+        ErrorCode::BudgetExceeded
+            | ErrorCode::ModelCredentials
+            | ErrorCode::Canceled
+            | ErrorCode::RepeatLimit
+            | ErrorCode::StepLimit
+            | ErrorCode::FormatViolated
+    )
 }

@@ -22,7 +22,7 @@ use super::chat::set_conversation_header;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use crate::openai::media_urls;
-use crate::openai::start::refused_address;
+use crate::openai::request_checks::refused_address;
 
 /// Large, because messages may contain pictures.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;

@@ -87,6 +87,8 @@ pub(crate) fn read(raw: RawBody, mut body: Map<String, Value>) -> Result<(TurnRe
         temperature: body.get("temperature").and_then(Value::as_f64),
         max_output_tokens: limit,
         options: model_options(&body),
+        allowed_tools: tools::allowed(body.get("tool_choice")),
+        stops_on_leave: response_options.stream,
         echo: json!({"api": "chat", "request": pick(&body, &STORED_FIELDS)}),
         raw,
     };

@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
-use werkruf_contract::{ClientCall, Texts, Usage};
+use werkruf_contract::{ClientCall, FinishReason, Texts, Usage};
 
 use super::chat_request::ResponseOptions;
 use super::client_events::{ClientEvent, PendingApproval, TurnAnswer, TurnFailure};
@@ -30,6 +30,7 @@ impl CommonFields {
         match answer.client_calls.is_empty() {
             false if self.options.legacy => "function_call",
             false => "tool_calls",
+            true if matches!(answer.finish_reason, FinishReason::Refusal) => FinishReason::Stop.as_str(),
             true => answer.finish_reason.as_str(),
         }
     }
@@ -61,9 +62,10 @@ pub(crate) fn completion_object(common: &CommonFields, events: &[ClientEvent]) -
                 ));
             }
             ClientEvent::Answered(answer) => {
-                let no_content = content.is_empty() && !answer.client_calls.is_empty();
-                let mut message =
-                    json!({"role": "assistant", "content": if no_content { Value::Null } else { content.into() }, "refusal": null});
+                let refusal = refusal(answer);
+                let no_content = content.is_empty() && (!answer.client_calls.is_empty() || refusal.is_some());
+                let content = if no_content { Value::Null } else { content.into() };
+                let mut message = json!({"role": "assistant", "content": content, "refusal": refusal});
                 match answer.client_calls.as_slice() {
                     [] => {}
                     [first, ..] if common.options.legacy => {
@@ -76,6 +78,11 @@ pub(crate) fn completion_object(common: &CommonFields, events: &[ClientEvent]) -
         }
     }
     Ok(object(common, &json!({"role": "assistant", "content": content, "refusal": null}), "stop", &Usage::default()))
+}
+
+/// The text of an answer that is a refusal.
+fn refusal(answer: &TurnAnswer) -> Option<&str> {
+    (answer.finish_reason == FinishReason::Refusal).then_some(answer.message.content.as_str())
 }
 
 pub(crate) fn join_paragraphs(mut before: String, text: &str) -> String {
@@ -140,6 +147,9 @@ impl ChunkWriter {
                 self.chunk(out, &json!({"content": text}), None);
             }
             ClientEvent::Answered(answer) => {
+                if let Some(refusal) = refusal(answer) {
+                    self.chunk(out, &json!({"refusal": refusal}), None);
+                }
                 self.calls(out, &answer.client_calls);
                 self.end(out, self.common.finish(answer), &answer.usage);
             }

@@ -10,12 +10,15 @@ pub(crate) mod client_events;
 mod completion;
 pub(crate) mod error_body;
 pub(crate) mod input;
+mod limit_headers;
 pub(crate) mod media_urls;
 pub(crate) mod model;
 mod models;
 pub(crate) mod properties;
+pub(crate) mod request_checks;
 mod responses;
 pub(crate) mod start;
+mod stop_on_leave;
 pub(crate) mod tools;
 pub(crate) mod transcript;
 

@@ -11,6 +11,7 @@ pub(super) mod request;
 mod retrieve;
 mod stored;
 mod stream;
+mod structured;
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ use self::stored::{StoredRequest, StoredResponse};
 use self::stream::ResponseStream;
 use super::client_events::TurnEvents;
 use super::start::{self, StartedTurn, TurnRequest};
-use super::tools;
+use super::{limit_headers, tools};
 use crate::api::context::ContextHeaders;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::{ApiError, ApiState, answer, approvals, body};
@@ -48,25 +49,31 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         (status = 200, body = Object, description = "A response object, or its events as text/event-stream with `stream: true`."),
         (status = "4XX", body = Object), (status = "5XX", body = Object),
     ))]
-async fn create(
-    State(api): State<Arc<ApiState>>,
-    identity: Authenticated,
-    headers: HeaderMap,
+async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: body::RequestBody) -> Response {
+    let mut response = create_response(&api, &identity, &headers, body).await.unwrap_or_else(IntoResponse::into_response);
+    limit_headers::set(&api, &identity, &mut response);
+    response
+}
+
+async fn create_response(
+    api: &ApiState,
+    identity: &Authenticated,
+    headers: &HeaderMap,
     body: body::RequestBody,
 ) -> Result<Response, ApiError> {
-    let (raw, fields) = start::read_fields(&api, &identity, &headers, body, &request::FIELDS).await?;
+    let (raw, fields) = start::read_fields(api, identity, headers, body, &request::FIELDS).await?;
     let mut request = Request::read(fields)?;
     let app = &api.app;
     let previous = match &request.echo.previous_response_id {
-        Some(id) => Some(previous_conversation(&api, &identity, id).await?),
+        Some(id) => Some(previous_conversation(api, identity, id).await?),
         None => None,
     };
     let items = references::resolve(app, &identity.0, std::mem::take(&mut request.items)).await?;
     let (stream, background) = (request.stream, request.echo.background);
     let (turn_request, echo) = turn_request(request, items, previous, raw)?;
-    let started = start::start(&api, &identity, &headers, turn_request).await?;
+    let started = start::start(api, identity, headers, turn_request).await?;
     let base = ResponseBase { turn_id: started.turn_id, conversation_id: started.conversation_id, echo };
-    respond(&api, identity.0.tenant_id, started, base, stream, background).await
+    respond(api, identity.0.tenant_id, started, base, stream, background).await
 }
 
 /// The conversation of an earlier response. The new turn continues at the current end of that conversation, even if other turns
@@ -86,7 +93,7 @@ fn turn_request(
 ) -> Result<(TurnRequest, object::RequestEcho), ApiError> {
     let (instructions, options) = (request.instructions(), request.options());
     let (temperature, max_output_tokens) = (request.number("temperature"), request.number("max_output_tokens"));
-    let Request { echo, conversation, body, .. } = request;
+    let Request { echo, conversation, body, stream, .. } = request;
     let stored_request = StoredRequest { responses: echo, deleted: false };
     let echo_value = serde_json::to_value(&stored_request).map_err(|_| ApiError::internal())?;
     let turn_request = TurnRequest {
@@ -103,6 +110,8 @@ fn turn_request(
             .filter(|max_output_tokens| (1.0..=f64::from(u32::MAX)).contains(max_output_tokens))
             .map(|max_output_tokens| max_output_tokens as u32),
         options,
+        allowed_tools: tools::allowed(body.get("tool_choice")),
+        stops_on_leave: stream && !stored_request.responses.background,
         echo: echo_value,
         raw,
     };
@@ -123,7 +132,8 @@ async fn respond(
         ResponseStream::resumed(&api.app, StoredResponse::load_turn(&api.app, tenant_id, base).await?, None).ending_at_approval().respond()
     } else if stream {
         let ids = (started.conversation_id, started.turn_id);
-        ResponseStream::live(&api.app, tenant_id, ids, Encoder::new(base, None), events).respond()
+        let encoder = Encoder::live(base, started.last_step_only);
+        ResponseStream::live(&api.app, tenant_id, ids, encoder, events).stopping(std::mem::take(&mut started.stop)).respond()
     } else if background && !started.replayed {
         drop(events);
         Json(base.object(&object::ResponseState::with_status(ResponseStatus::Queued))).into_response()

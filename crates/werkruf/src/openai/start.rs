@@ -10,24 +10,27 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use werkruf_contract::{Texts, ToolContext, Uuid};
 use werkruf_llm::history_formats::HistoryFormat;
-use werkruf_runtime::{AcceptedTurn, Caller, ClientChoice, ClientRequest, ClientTool, InboundMessage, LiveEvent, Refusal, complete_event};
+use werkruf_runtime::{
+    AcceptedTurn, AnswerFormat, Caller, ClientChoice, ClientRequest, ClientTool, InboundMessage, LiveEvent, Refusal, Subscription,
+    complete_event,
+};
 use werkruf_store::{ResumePoint, TurnRow};
 
 use super::client_events::TurnEvents;
 use super::input::{Input, UserMessage};
-use super::media_urls;
 use super::model::{self, CHANNEL};
+use super::request_checks;
+use super::stop_on_leave::StopOnLeave;
 use super::transcript::TranscriptDigest;
 use crate::api::chat::{CONVERSATION_ID, set_conversation_header};
 use crate::api::error::ApiError;
 use crate::api::policy::Authenticated;
 use crate::api::{ApiState, body, context, lookup, replay};
+use crate::config::OnDisconnect;
 
 /// Response header: the model that produced the answer.
 pub(crate) const MODEL_HEADER: HeaderName = HeaderName::from_static("x-werkruf-model");
 const SERVER_TOOLS: &str = "x-werkruf-tools";
-/// The most tools in a request, and the most calls in a message.
-const MAX_LIST_ITEMS: usize = 1024;
 /// Larger than for the native API, because bodies contain pictures.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
 
@@ -75,6 +78,10 @@ pub(crate) struct TurnRequest {
     pub(crate) max_output_tokens: Option<u32>,
     /// Other model options, under their Chat Completions names.
     pub(crate) options: Map<String, Value>,
+    /// The tools that the model may call: the client's, or the server's where the client has none. `None` for all of them.
+    pub(crate) allowed_tools: Option<Vec<String>>,
+    /// Whether a client that leaves before the end of the answer stops the turn.
+    pub(crate) stops_on_leave: bool,
     /// Stored with the turn, for later requests about it.
     pub(crate) echo: Value,
     /// The body, whose digest is compared when an idempotency key is used again.
@@ -89,12 +96,16 @@ pub(crate) struct StartedTurn {
     pub(crate) events: TurnEvents,
     /// The model that produces the answer.
     pub(crate) model: String,
-    /// Texts in the language of the user.
+    /// Texts in the language of the message, else of the user.
     pub(crate) texts: Texts,
     /// Whether this is an earlier turn whose answer is sent again.
     pub(crate) replayed: bool,
     /// The digest of the client's transcript, this request included.
     pub(crate) digest: TranscriptDigest,
+    /// Whether only the text of the last step is the answer, and which step is the last is known at the end.
+    pub(crate) last_step_only: bool,
+    /// Stops the turn when the client leaves.
+    pub(crate) stop: StopOnLeave,
 }
 
 impl StartedTurn {
@@ -119,10 +130,8 @@ pub(crate) async fn start(
 ) -> Result<StartedTurn, ApiError> {
     let caller = identity.caller()?;
     let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
-    check_list_lengths(&request)?;
-    if let Some(address) = media_urls::refused(&request.values) {
-        return Err(refused_address(address));
-    }
+    request_checks::check(&request)?;
+    let last_step_only = last_step_only(headers, &request);
     let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
     let input = Input::read(request.format, &request.values, &mut new_call_id)
         .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
@@ -137,26 +146,27 @@ pub(crate) async fn start(
     let setup = api.app.runtime.setup();
     let assistant = model::chosen(&setup, &caller.principal, request.model.as_deref());
     let model = model::model_name(assistant, &api.app.config.model);
-    let texts = Texts::of(&caller.principal.locale);
+    let written = || caller.principal.locale_of_text(&input.new_user_message().text);
+    let texts = Texts::of(context.locale.clone().or_else(written).as_ref().unwrap_or(&caller.principal.locale));
     let assistant = assistant.map(|assistant| assistant.name.clone());
     if let Target::AlreadyRun(turn_id) = target {
         let turn = replay::first_turn(api, identity.tenant_id, turn_id, true).await?;
-        let (conversation_id, digest) = (lookup::stream_of(&turn), input.digest(TranscriptDigest::default()));
-        let events = TurnEvents::Stored(stored_events(api, &turn).await?.into());
-        return Ok(StartedTurn { tenant_id: identity.tenant_id, conversation_id, turn_id, events, model, texts, replayed: true, digest });
+        let digest = input.digest(TranscriptDigest::default());
+        return replayed(api, &turn, model, texts, digest, last_step_only).await;
     }
+    // A request with an idempotency key may be sent again for the same answer.
+    let stops_on_leave =
+        request.stops_on_leave && api.app.config.on_disconnect == OnDisconnect::Cancel && !body::has_idempotency_key(headers);
     let is_named = matches!(target, Target::Named(_));
     let (message, digest) = inbound_message(headers, &context, caller.clone(), assistant.clone(), target, &input, request.clone())?;
-    let runtime = api.app.runtime.clone();
-    let mut accepted = api.run_detached(async move { runtime.chat(message).await }).await?;
+    let mut accepted = accept(api, message, stops_on_leave).await?;
     if !is_named && matches!(accepted, Err(Refusal::Superseded)) {
         // Another request continued the conversation from the same message first: this request gets a conversation of its own.
         let (message, _) = inbound_message(headers, &context, caller, assistant, Target::New, &input, request)?;
-        let runtime = api.app.runtime.clone();
-        accepted = api.run_detached(async move { runtime.chat(message).await }).await?;
+        accepted = accept(api, message, stops_on_leave).await?;
     }
     match accepted {
-        Ok(AcceptedTurn { conversation_id, turn_id, events, .. }) => Ok(StartedTurn {
+        Ok((conversation_id, turn_id, events, stop)) => Ok(StartedTurn {
             tenant_id: identity.tenant_id,
             conversation_id,
             turn_id,
@@ -165,15 +175,57 @@ pub(crate) async fn start(
             texts,
             replayed: false,
             digest,
+            last_step_only,
+            stop,
         }),
         Err(Refusal::Duplicate { turn_id, same_body }) => {
             let turn = replay::first_turn(api, identity.tenant_id, turn_id, same_body).await?;
-            let conversation_id = lookup::stream_of(&turn);
-            let events = TurnEvents::Stored(stored_events(api, &turn).await?.into());
-            Ok(StartedTurn { tenant_id: identity.tenant_id, conversation_id, turn_id, events, model, texts, replayed: true, digest })
+            replayed(api, &turn, model, texts, digest, last_step_only).await
         }
         Err(refusal) => Err(refusal.into()),
     }
+}
+
+/// An earlier turn whose answer is sent again.
+async fn replayed(
+    api: &ApiState,
+    turn: &TurnRow,
+    model: String,
+    texts: Texts,
+    digest: TranscriptDigest,
+    last_step_only: bool,
+) -> Result<StartedTurn, ApiError> {
+    Ok(StartedTurn {
+        tenant_id: turn.tenant_id,
+        conversation_id: lookup::stream_of(turn),
+        turn_id: turn.id,
+        events: TurnEvents::Stored(stored_events(api, turn).await?.into()),
+        model,
+        texts,
+        replayed: true,
+        digest,
+        last_step_only,
+        stop: StopOnLeave::default(),
+    })
+}
+
+type Accepted = (Uuid, Uuid, Subscription, StopOnLeave);
+
+/// Gives the message to the runtime. A client that leaves meanwhile also stops its turn.
+async fn accept(api: &ApiState, message: InboundMessage, stops_on_leave: bool) -> Result<Result<Accepted, Refusal>, ApiError> {
+    let runtime = api.app.runtime.clone();
+    let accepting = async move {
+        let AcceptedTurn { conversation_id, turn_id, events, leave, .. } = runtime.chat(message).await?;
+        let stop = if stops_on_leave { StopOnLeave::new(leave) } else { StopOnLeave::default() };
+        Ok((conversation_id, turn_id, events, stop))
+    };
+    api.run_detached(accepting).await
+}
+
+/// Whether the client gets only the text of the last step, and steps may follow. Without tools of the server the first step is the last.
+fn last_step_only(headers: &HeaderMap, request: &TurnRequest) -> bool {
+    let has_one_step = request.tool_choice == ClientChoice::None || server_tools(headers).is_some_and(|names| names.is_empty());
+    AnswerFormat::is_json(&request.options) && !has_one_step
 }
 
 /// The conversation that the header `X-Conversation-Id` names.
@@ -218,29 +270,6 @@ async fn find_target(api: &ApiState, caller: &Caller, named: Option<Uuid>, input
     // These results may have been processed before: a client that lost the answer sends its request again.
     let earlier = clients.turn_by_request_digest(tenant_id, user_id.clone(), input.digest(TranscriptDigest::default())).await?;
     Ok(earlier.map_or(Target::New, |turn| Target::AlreadyRun(turn.turn_id)))
-}
-
-/// The error for the address of a picture or file that the model may not get.
-pub(crate) fn refused_address(address: &str) -> ApiError {
-    let start: String = address.chars().take(80).collect();
-    ApiError::invalid(format!("The address \"{start}\" is not passed to the model; pictures and files need https: or data:."))
-}
-
-/// Bounds the lists in a request. The body limit is large because of pictures, so it does not bound them.
-fn check_list_lengths(request: &TurnRequest) -> Result<(), ApiError> {
-    let too_many = |what: &str| Err(ApiError::invalid(format!("There are more than {MAX_LIST_ITEMS} {what}; send fewer.")));
-    if request.tools.len() > MAX_LIST_ITEMS {
-        return too_many("tools");
-    }
-    let mut run = 0;
-    for value in &request.values {
-        let calls = value["tool_calls"].as_array().map_or(0, Vec::len);
-        run = if matches!(value["type"].as_str(), Some("function_call" | "custom_tool_call")) { run + 1 } else { 0 };
-        if calls.max(run) > MAX_LIST_ITEMS {
-            return too_many("calls in one message");
-        }
-    }
-    Ok(())
 }
 
 fn inbound_message(
@@ -294,7 +323,16 @@ fn inbound_message(
     Ok((inbound, digest))
 }
 
-fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, digest: String, request: TurnRequest) -> ClientRequest {
+fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, digest: String, mut request: TurnRequest) -> ClientRequest {
+    let mut server_tools = server_tools(headers);
+    match request.allowed_tools.take() {
+        Some(allowed) if request.tools.is_empty() => {
+            let names = server_tools.map(|names| names.into_iter().filter(|name| allowed.contains(name)).collect());
+            server_tools = Some(names.unwrap_or(allowed));
+        }
+        Some(allowed) => request.tools.retain(|tool| allowed.contains(&tool.name)),
+        None => {}
+    }
     let outside = request.instructions.filter(|text| !text.trim().is_empty());
     let instructions: Vec<String> = outside.into_iter().chain(input.instructions.iter().cloned()).collect();
     ClientRequest {
@@ -306,7 +344,7 @@ fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, diges
         temperature: request.temperature,
         max_output_tokens: request.max_output_tokens,
         options: request.options,
-        server_tools: server_tools(headers),
+        server_tools,
         transcript_digest: digest,
         endpoint: request.echo,
     }

@@ -66,12 +66,20 @@ fn choice_object(object: &Map<String, Value>) -> ClientChoice {
     choice(allowed.filter(|mode| mode.is_string()))
 }
 
+/// The tools that an `allowed_tools` choice names; `None` for every other choice.
+pub(crate) fn allowed(value: Option<&Value>) -> Option<Vec<String>> {
+    let choice = value.filter(|choice| choice["type"] == "allowed_tools")?;
+    let tools = choice.get("allowed_tools").unwrap_or(choice)["tools"].as_array()?;
+    let name = |tool: &Value| tool["function"]["name"].as_str().or_else(|| tool["name"].as_str()).map(str::to_owned);
+    Some(tools.iter().filter_map(name).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
     use werkruf_runtime::ClientChoice;
 
-    use super::{choice, functions, tools};
+    use super::{allowed, choice, functions, tools};
 
     #[test]
     fn functions_are_read_in_all_three_formats() {
@@ -102,5 +110,15 @@ mod tests {
         assert_eq!(parse(json!({"name": "f"})), ClientChoice::Named("f".to_owned()));
         assert_eq!(parse(json!({"type": "allowed_tools", "mode": "required", "tools": []})), ClientChoice::Required);
         assert_eq!(parse(json!({"type": "web_search"})), ClientChoice::Auto);
+    }
+
+    #[test]
+    fn allowed_tools_are_named_in_both_formats() {
+        let flat = json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "a"}, {"type": "mcp"}]});
+        assert_eq!(allowed(Some(&flat)), Some(vec!["a".to_owned()]));
+        let tools = json!([{"type": "function", "function": {"name": "a"}}, {"type": "function", "function": {"name": "b"}}]);
+        let nested = json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": tools}});
+        assert_eq!((allowed(Some(&nested)), choice(Some(&nested))), (Some(vec!["a".to_owned(), "b".to_owned()]), ClientChoice::Required));
+        assert_eq!((allowed(None), allowed(Some(&json!("auto"))), allowed(Some(&json!({"name": "f"})))), (None, None, None));
     }
 }

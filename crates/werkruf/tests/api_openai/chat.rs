@@ -88,6 +88,7 @@ async fn options_instructions_and_history_reach_the_model() {
             {"role": "user", "content": [{"type": "text", "text": "Three"}, picture.clone()]},
         ],
     });
+    server.model.script(vec![Reply::text("{}")]);
     answer(&server, request).await;
     let model_request = server.model.requests().pop().unwrap();
     assert_eq!(

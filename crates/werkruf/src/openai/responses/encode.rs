@@ -6,11 +6,12 @@
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
 use werkruf_contract::{
-    ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, ToolErrorType, Uuid,
+    ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, FinishReason, ToolErrorType, Uuid,
 };
 
 use super::deltas::{StepText, TextChanged};
 use super::object::{ResponseBase, ResponseState, ResponseStatus, arguments, text_part};
+use super::structured::refusal_part;
 use crate::openai::client_events::TurnAnswer;
 
 /// An event of a turn that the Responses API exposes.
@@ -54,13 +55,31 @@ pub(crate) struct Encoder {
     message_open: bool,
     /// The last step whose text is stored as an event row.
     stored_step: u32,
+    /// Whether only the text of the last step is the answer. It is emitted when the turn has ended.
+    last_step_only: bool,
     ended: bool,
 }
 
 impl Encoder {
     /// Creates an encoder for a client that already has the events up to `after`.
     pub(crate) fn new(base: ResponseBase, after: Option<u64>) -> Self {
-        Self { base, after, next: 0, output: Vec::new(), text: StepText::default(), message_open: false, stored_step: 0, ended: false }
+        let last_step_only = base.echo.asks_for_json();
+        Self {
+            base,
+            after,
+            next: 0,
+            output: Vec::new(),
+            text: StepText::default(),
+            message_open: false,
+            stored_step: 0,
+            last_step_only,
+            ended: false,
+        }
+    }
+
+    /// Creates an encoder for the client that started the turn. Where only one step can come, its text need not wait for the end; the events are the same.
+    pub(crate) fn live(base: ResponseBase, last_step_only: bool) -> Self {
+        Self { last_step_only, ..Self::new(base, None) }
     }
 
     /// Whether the last event was emitted.
@@ -83,6 +102,7 @@ impl Encoder {
         let result = match event {
             // The stored text of the step was read first; this live token is already part of it.
             TurnEvent::Token(token) if token.step <= self.stored_step => Ok(()),
+            TurnEvent::Token(_) | TurnEvent::Snapshot(_) if self.last_step_only => Ok(()),
             TurnEvent::Token(token) => {
                 self.text.push(&token.content);
                 self.emit_deltas(out, false)
@@ -117,7 +137,7 @@ impl Encoder {
 
     /// Encodes the partial text of the current step, for a client that subscribes in the middle of the step.
     pub(crate) fn take_partial(&mut self, out: &mut BytesMut, step: u32, content: &str) {
-        if self.ended || step <= self.stored_step {
+        if self.ended || self.last_step_only || step <= self.stored_step {
             return;
         }
         self.text.replace(content);
@@ -163,7 +183,9 @@ impl Encoder {
 
     fn finish(&mut self, out: &mut BytesMut, answer: &TurnAnswer) -> Result<(), TextChanged> {
         // The text of a step with calls was already emitted from the snapshot row of that step.
-        if answer.client_calls.is_empty() || !self.text.is_empty() {
+        if answer.finish_reason == FinishReason::Refusal {
+            self.emit_refusal(out, &answer.message.content);
+        } else if self.last_step_only || answer.client_calls.is_empty() || !self.text.is_empty() {
             self.close_message(out, &answer.message.content)?;
         }
         for call in &answer.client_calls {
@@ -179,6 +201,18 @@ impl Encoder {
         );
         self.ended = true;
         Ok(())
+    }
+
+    fn emit_refusal(&mut self, out: &mut BytesMut, text: &str) {
+        let index = self.output.len();
+        self.output_event(out, "response.output_item.added", json!({"item": self.base.refusal(index, None)}));
+        self.content_event(out, "response.content_part.added", json!({"part": refusal_part("")}));
+        self.content_event(out, "response.refusal.delta", json!({"delta": text}));
+        self.content_event(out, "response.refusal.done", json!({"refusal": text}));
+        self.content_event(out, "response.content_part.done", json!({"part": refusal_part(text)}));
+        let item = self.base.refusal(index, Some(text));
+        self.output_event(out, "response.output_item.done", json!({"item": item}));
+        self.output.push(item);
     }
 
     fn emit_call(&mut self, out: &mut BytesMut, call: &ClientCall) {

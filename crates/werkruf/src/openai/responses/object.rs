@@ -73,7 +73,11 @@ pub(crate) enum ResponseStatus {
 impl ResponseStatus {
     /// The status of a turn that ended with an answer.
     pub(crate) fn of_answer(finish: FinishReason, calls: &[ClientCall]) -> Self {
-        if calls.is_empty() && finish != FinishReason::Stop { Self::Incomplete(finish) } else { Self::Completed }
+        if calls.is_empty() && !matches!(finish, FinishReason::Stop | FinishReason::Refusal) {
+            Self::Incomplete(finish)
+        } else {
+            Self::Completed
+        }
     }
 
     const fn as_str(self) -> &'static str {

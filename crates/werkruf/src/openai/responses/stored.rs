@@ -89,15 +89,17 @@ impl StoredResponse {
 
     /// The finished output items.
     pub(crate) fn output(&self) -> Vec<Value> {
-        let mut output = Vec::new();
+        let (mut output, last_step_only) = (Vec::new(), self.base.echo.asks_for_json());
         for event in &self.events {
             match event {
-                TurnEvent::Snapshot(snapshot) if !snapshot.content.is_empty() => {
+                TurnEvent::Snapshot(snapshot) if !snapshot.content.is_empty() && !last_step_only => {
                     output.push(self.base.message(output.len(), Some(&snapshot.content)));
                 }
                 TurnEvent::Final(answer) => {
                     let text = &answer.message.content;
-                    if answer.client_calls.is_empty() && !text.is_empty() {
+                    if answer.finish_reason == FinishReason::Refusal {
+                        output.push(self.base.refusal(output.len(), Some(text)));
+                    } else if (answer.client_calls.is_empty() || last_step_only) && !text.is_empty() {
                         output.push(self.base.message(output.len(), Some(text)));
                     }
                     for call in &answer.client_calls {
@@ -147,7 +149,9 @@ pub(crate) fn turn_events(rows: &[EventRow]) -> Result<Vec<TurnEvent>, StoreErro
 async fn events_from_messages(app: &App, turn: &TurnRow, client_request: &ClientRequest) -> Result<Vec<TurnEvent>, StoreError> {
     let rows = lookup::messages_of_turn(app.records(), turn).await?;
     let mut events: Vec<TurnEvent> = Vec::new();
-    for (at, row) in rows.iter().filter(|row| row.role == "assistant" && row.tool_calls.is_some()).enumerate() {
+    // A turn that was canceled has no answer, but may have the beginning of one.
+    let is_step = |row: &&MessageRow| row.role == "assistant" && (row.tool_calls.is_some() || turn.status != TurnStatus::Completed);
+    for (at, row) in rows.iter().filter(is_step).enumerate() {
         let step = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
         events.push(TurnEvent::Snapshot(AssistantSnapshot { content: row.content.clone(), step, turn_id: turn.id }));
     }

@@ -1,7 +1,7 @@
 //! The Responses endpoints.
 
 mod answers;
-mod client;
+pub mod client;
 mod client_tools;
 mod requests;
 mod resumed;

@@ -149,7 +149,7 @@ CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
 
 -- conversation_id is the id of the stream: the conversation, or the turn where a turn has no conversation. Every commit updates a row
 -- here, so the table has no further index and free space in each page: the update stays on its page. last_write: id of the newest
--- write that was committed under this lease.
+-- write that was committed under this lease. read_until: some process has readers of the stream, and says so again before then.
 CREATE TABLE leases (
   tenant_id        uuid NOT NULL,
   conversation_id  uuid NOT NULL,
@@ -159,6 +159,7 @@ CREATE TABLE leases (
   next_message_seq bigint NOT NULL,
   expires_at       timestamptz,
   last_write       uuid,
+  read_until       timestamptz,
   PRIMARY KEY (tenant_id, conversation_id)
 ) WITH (fillfactor = 50);
 
