@@ -39,3 +39,5 @@ NOT_APPLICABLE = {
 }
 # Single checks that need a tool of a fixture: those tools ask the client for input, send it logs or change the list of tools.
 NOT_TESTABLE = "Not testable: server does not list the diagnostic tool"
+# Single checks of scenarios that pass otherwise, with the reason.
+EXEMPT_CHECKS = {"sep-2549-prompts-list-caching-hints": _PROMPTS}

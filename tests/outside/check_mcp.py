@@ -71,7 +71,7 @@ def check_mcp_calls_pass_the_pipeline_and_are_recorded_like_invoke():
         for version in BOTH:
             client = Client(server, version, user=3)
             failed = client.call("get_todos", {"dueDate": "never"})
-            assert failed["isError"] and failed["structuredContent"]["error"]["type"] == "VALIDATION", failed
+            assert failed["isError"] and failed["_meta"]["werkruf/error"]["type"] == "VALIDATION", failed
             assert raised(Rpc, lambda: client.call("no_such_tool")).error["code"] == -32602
             assert raised(Rpc, lambda: client.request("no/such/method")).error["code"] == -32601
     finally:
@@ -84,14 +84,15 @@ def check_mcp_refuses_what_the_person_or_the_key_may_not():
         guest = key_of(server, 5, "tools", "read")
         for version in BOTH:
             refused = Client(server, version, key=guest).call("get_requests")
-            assert refused["isError"] and refused["structuredContent"]["error"]["code"] == "permission_denied", refused
-            assert "items" not in json.dumps(refused), refused
+            assert refused["isError"] and refused["_meta"]["werkruf/error"]["code"] == "permission_denied", refused
+            assert "structuredContent" not in refused and "items" not in refused["content"][0]["text"], refused
+            assert json.loads(refused["content"][0]["text"])["error"] == refused["_meta"]["werkruf/error"], refused
         rows = server.rows("SELECT status, error_type, error_code FROM tool_calls")
         assert rows == [{"status": "failed", "error_type": "FATAL", "error_code": "permission_denied"}] * 2, rows
         reader = Client(server, key=key_of(server, 1, "read")).call("get_requests")
-        assert reader["structuredContent"]["error"]["code"] == "forbidden", reader
+        assert reader["_meta"]["werkruf/error"]["code"] == "forbidden", reader
         nobody = Client(server, user=None).call("get_requests")
-        assert nobody["structuredContent"]["error"]["code"] == "user_required", nobody
+        assert nobody["_meta"]["werkruf/error"]["code"] == "user_required", nobody
         assert len(server.rows("SELECT id FROM tool_calls")) == 2
         assert raised(Refused, lambda: Client(server, key=None).request("tools/list")).status == 401
         approver = raised(Refused, lambda: Client(server, key=key_of(server, 1, "approve")).request("tools/list"))
@@ -169,7 +170,7 @@ def check_mcp_a_call_that_needs_an_approval_names_it_and_finishes_later():
             assert client.call("pay", {"amount": amount}, meta)["structuredContent"] == named, "the same key names the same approval"
             assert client.call("pay", {"amount": amount})["structuredContent"] == named, "an identical call too"
             other = client.call("pay", {"amount": amount + 100}, meta)
-            assert other["structuredContent"]["error"]["code"] == "idempotency_key_reused", other
+            assert other["_meta"]["werkruf/error"]["code"] == "idempotency_key_reused", other
             status, decided, _ = server.call("POST", f"/api/approvals/{named['approval_id']}", {"decision": "approve"}, key=key_of(server, 2, "approve", "chat"))
             assert status == 200, decided
             done = client.call("pay", {"amount": amount}, meta)
@@ -194,7 +195,7 @@ def patiently(act):
     while True:
         try:
             answer = act()
-            if not isinstance(answer, dict) or answer.get("structuredContent", {}).get("error", {}).get("type") != "RETRYABLE":
+            if not isinstance(answer, dict) or answer.get("_meta", {}).get("werkruf/error", {}).get("type") != "RETRYABLE":
                 return answer
         except Refused as refusal:
             if refusal.status != 503:

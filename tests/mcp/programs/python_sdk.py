@@ -26,7 +26,7 @@ async def main():
                 "version": client.protocol_version,
                 "tools": [tool.name for tool in tools.tools],
                 "allowed": [bool(allowed.is_error), allowed.structured_content],
-                "refused": [bool(refused.is_error), refused.structured_content],
+                "refused": [bool(refused.is_error), refused.structured_content, refused.content[0].text],
                 "progress": reports,
                 "templates": [template.uri_template for template in resources.resource_templates],
             }))

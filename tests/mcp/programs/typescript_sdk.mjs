@@ -19,7 +19,7 @@ console.log(JSON.stringify({
   version: v1 ? transport.protocolVersion : client.getNegotiatedProtocolVersion(),
   tools: tools.map((tool) => tool.name),
   allowed: [Boolean(allowed.isError), allowed.structuredContent ?? null],
-  refused: [Boolean(refused.isError), refused.structuredContent ?? null],
+  refused: [Boolean(refused.isError), refused.structuredContent ?? null, refused.content[0].text],
   progress,
   templates: resourceTemplates.map((template) => template.uriTemplate),
 }));

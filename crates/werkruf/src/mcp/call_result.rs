@@ -20,8 +20,7 @@ pub(super) fn of_outcome(job_id: Uuid, outcome: InvokeOutcome, admin: bool) -> C
             }
             ToolOutput::Error(failed) => {
                 let error = if admin { failed.error } else { failed.error.for_readers() };
-                let message = error.message.clone();
-                failure(message, json!({"status": "error", "error": error}), job(job_id))
+                failure(&json!({"status": "error", "error": error}), job(job_id))
             }
         },
     }
@@ -40,7 +39,7 @@ pub(super) fn of_refusal(error: &ApiError) -> CallToolResult {
     if let Some(fields) = fields.as_object_mut() {
         fields.shift_insert(0, "status".to_owned(), "error".into());
     }
-    failure(error.message().to_owned(), fields, Map::new())
+    failure(&fields, Map::new())
 }
 
 fn of_data(data: Value, meta: Map<String, Value>) -> CallToolResult {
@@ -55,10 +54,11 @@ fn of_data(data: Value, meta: Map<String, Value>) -> CallToolResult {
     result
 }
 
-fn failure(message: String, fields: Value, meta: Map<String, Value>) -> CallToolResult {
-    let mut result = CallToolResult::error(vec![ContentBlock::text(message)]);
-    result.structured_content = Some(fields);
-    result.meta = Some(MetaObject(meta)).filter(|meta| !meta.is_empty());
+/// An error has no structured content: version 1 of the TypeScript SDK checks that of errors too against the schema of the tool's data.
+fn failure(fields: &Value, mut meta: Map<String, Value>) -> CallToolResult {
+    let mut result = CallToolResult::error(vec![ContentBlock::text(fields.to_string())]);
+    meta.insert("werkruf/error".to_owned(), fields.get("error").cloned().unwrap_or_default());
+    result.meta = Some(MetaObject(meta));
     result
 }
 

@@ -12,6 +12,8 @@ use crate::api::tools::tenant_slug;
 
 /// How long a client may use a list without asking again. A reload of the configuration changes it.
 const FRESH_MS: u64 = 60_000;
+/// How the formats of numbers begin that are derived from types.
+const NUMBER_FORMATS: [&str; 4] = ["uint", "int", "float", "double"];
 
 pub(super) async fn list(request: &McpRequest) -> Result<ListToolsResult, ErrorData> {
     let (api, identity) = (&request.api, &request.identity);
@@ -74,23 +76,31 @@ fn output(schema: &Value, may_wait: bool) -> JsonObject {
 
 fn object(schema: &Value) -> JsonObject {
     let mut schema = schema.clone();
-    without_booleans(&mut schema);
+    adapt(&mut schema);
     match schema {
         Value::Object(fields) => fields,
         _ => JsonObject::new(),
     }
 }
 
-/// Writes a property that takes any value as `{}`: version 1 of the TypeScript SDK refuses a list with `true` there.
-fn without_booleans(schema: &mut Value) {
+/// Writes a property that takes any value as `{}`: version 1 of the TypeScript SDK refuses a list with `true` there. Leaves out the formats of
+/// numbers, of which it warns: they are not those of JSON Schema.
+fn adapt(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             if let Some(Value::Object(properties)) = fields.get_mut("properties") {
                 properties.values_mut().filter(|property| **property == Value::Bool(true)).for_each(|property| *property = json!({}));
             }
-            fields.values_mut().for_each(without_booleans);
+            if fields
+                .get("format")
+                .and_then(Value::as_str)
+                .is_some_and(|format| NUMBER_FORMATS.iter().any(|start| format.starts_with(start)))
+            {
+                fields.shift_remove("format");
+            }
+            fields.values_mut().for_each(adapt);
         }
-        Value::Array(values) => values.iter_mut().for_each(without_booleans),
+        Value::Array(values) => values.iter_mut().for_each(adapt),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
