@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Clock, Uuid};
 #[cfg(feature = "flights")]
@@ -60,6 +61,8 @@ pub struct App {
     /// Held by a rotation of the secret key.
     pub(crate) rotation: tokio::sync::Mutex<()>,
     pub tasks: TaskTracker,
+    /// Raised when the last turn of a stopping server has ended.
+    pub(crate) drained: CancellationToken,
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
     pub(crate) metrics: Arc<ServerMetrics>,
@@ -154,6 +157,7 @@ impl App {
             access,
             hint_feeds: HintFeeds::default(),
             tasks,
+            drained: CancellationToken::new(),
             rotation: tokio::sync::Mutex::default(),
             outage: Outage::default(),
             metrics,

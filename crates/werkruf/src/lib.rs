@@ -21,6 +21,7 @@ pub mod listen;
 pub mod lockfile;
 mod log_writer;
 mod loops;
+mod mcp;
 mod metrics;
 pub mod modules;
 mod openai;

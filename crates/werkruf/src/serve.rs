@@ -209,14 +209,13 @@ fn watch_embedder(app: &Arc<App>, stop: &CancellationToken) {
 /// Lets running turns finish. The server future is polled meanwhile: it closes its listener and still answers clients that
 /// wait for a turn.
 async fn wind_down(app: &App, server: impl Future<Output = ()>) {
-    let drained = CancellationToken::new();
     let turns = async {
         app.runtime.drain().await;
-        drained.cancel();
+        app.drained.cancel();
     };
     // A stalled client must not keep the process alive: connections still open a moment after the last turn are cut.
     let grace_period = async {
-        drained.cancelled().await;
+        app.drained.cancelled().await;
         tokio::time::sleep(CLOSING).await;
     };
     let connections = async {
