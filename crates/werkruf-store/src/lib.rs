@@ -24,6 +24,7 @@ mod maintenance;
 mod manage_people;
 mod module;
 mod moving;
+mod operator_database;
 mod outbox;
 mod page;
 mod phone;
@@ -65,13 +66,14 @@ pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, Maintenance
 pub use manage_people::{EditRefusal, MAX_PERSON_ID, ManagePeople, NumberPage, PeopleEdit, PeopleKind, PeoplePage, PeopleRow, Uses};
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
 pub use moving::{Moved, TableSum};
+pub use operator_database::{BoundedRead, Dialect, NamedQuery, OperatorDatabase, ReadError, ReadRows};
 pub use outbox::{
     ATTEMPTS_EXHAUSTED, Account, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, EARLIER_PART_DEAD, NewContact, NewOutboxRow,
     Notice, OUTCOME_UNKNOWN, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement,
 };
 pub use page::{ListRow, Order, Page};
 pub use phone::canonical_phone;
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{OperatorPostgres, PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
@@ -80,7 +82,7 @@ pub use rows::{
 };
 pub use schema::SchemaReport;
 pub use secret_keys::{SecretKey, SecretKeys};
-pub use sqlite::SqliteStore;
+pub use sqlite::{OperatorSqlite, SqliteStore};
 pub(crate) use streams::DeletedEvents;
 pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};

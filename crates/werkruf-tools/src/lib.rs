@@ -1,15 +1,22 @@
-//! The tools that belong to no product: `remember`, `read_result`, `ask_gpt`, the test tools, and the HTTP tools that operators declare.
+//! The tools that belong to no product: `remember`, `read_result`, `ask_gpt`, the test tools, and those that operators
+//! declare: HTTP tools and SQL tools.
 //!
 //! A tool depends on the contract and, if needed, on a store trait or the HTTP client. It never depends on the runtime.
 
 mod ask_gpt;
+mod declaration;
+mod declared_fields;
 mod http_tool;
 mod read_result;
 mod remember;
+mod sql_tool;
 mod test_tools;
 
 pub use ask_gpt::AskGpt;
-pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig, expand};
+pub use declaration::{ToolConfig, ToolSection};
+pub use declared_fields::{ConfigFault, expand};
+pub use http_tool::{HttpTool, HttpToolConfig};
+pub use sql_tool::{SqlTool, SqlToolConfig};
 pub use test_tools::test_tools;
 
 use std::sync::Arc;

@@ -40,12 +40,12 @@ pub(super) fn check(document: &Document, flags: &Flags, environment: &Environmen
             refuse(&format!("/whatsapp/numbers/{at}/access_token_env"), secret);
         }
     }
-    let of_model = file.model.headers.iter().map(|(name, text)| (format!("/model/headers/{name}"), text));
+    let of_model = file.model.headers.iter().map(|(name, text)| (format!("/model/headers/{name}"), text.as_str()));
     let of_tools = file
         .tools
         .iter()
         .enumerate()
-        .flat_map(|(at, tool)| tool.headers.iter().map(move |(name, text)| (format!("/tools/{at}/headers/{name}"), text)));
+        .flat_map(|(at, tool)| tool.texts_with_variables().into_iter().map(move |(place, text)| (format!("/tools/{at}{place}"), text)));
     for (place, text) in of_model.chain(of_tools) {
         if let Some(secret) = Variable::SECRETS
             .into_iter()
