@@ -42,6 +42,7 @@ mod streams;
 #[cfg(test)]
 #[path = "../../../tests/postgres/fresh.rs"]
 mod testbed;
+mod tool_pins;
 mod turn_closer;
 mod usage;
 mod usage_statistics;
@@ -85,6 +86,7 @@ pub use secret_keys::{SecretKey, SecretKeys};
 pub use sqlite::{OperatorSqlite, SqliteStore};
 pub(crate) use streams::DeletedEvents;
 pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
+pub use tool_pins::{SeenTool, ToolChange, ToolPin, ToolPins};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
 pub use usage::{NewUsage, UsageOwner, UsageRows};
 pub use usage_statistics::{UsageGroup, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
@@ -103,7 +105,7 @@ use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
 /// The return type of every method. It is boxed because the server holds its store as `Arc<dyn Store>`.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// All traits of a database that the kernel uses; [`ProviderTokens`] is for modules. The server opens one store and passes it on by the single traits.
+/// All traits of a database that the kernel uses; [`ProviderTokens`] is for modules, and [`ToolPins`] for tools of other servers. The server opens one store and passes it on by the single traits.
 pub trait Store:
     Turns
     + Records

@@ -11,6 +11,7 @@ use werkruf_contract::Trust;
 
 use crate::declared_fields::ConfigFault;
 use crate::http_tool::HttpToolConfig;
+use crate::mcp::{McpServerConfig, McpToolSettings};
 use crate::sql_tool::SqlToolConfig;
 
 /// The keys of every kind.
@@ -19,6 +20,7 @@ const OF_ALL: &[&str] =
 const OF_HTTP: &[&str] =
     &["description", "url", "method", "effect", "external", "price_usd", "headers", "traceparent", "secret_env", "answer", "parameters"];
 const OF_SQL: &[&str] = &["description", "database", "query", "parameters", "max_rows", "concurrency"];
+const OF_MCP: &[&str] = &["url", "command", "args", "env", "headers", "effect", "external", "concurrency", "refresh_s", "tools"];
 
 macro_rules! section {
     ($($name:ident: $type:ty,)*) => {
@@ -60,6 +62,11 @@ section! {
     query: String,
     max_rows: usize,
     concurrency: usize,
+    command: String,
+    args: Vec<String>,
+    env: BTreeMap<String, String>,
+    refresh_s: u64,
+    tools: BTreeMap<String, McpToolSettings>,
 }
 
 /// Prints only the name, because values may be secrets from the file.
@@ -74,6 +81,7 @@ impl std::fmt::Debug for ToolSection {
 pub enum ToolConfig {
     Http(Box<HttpToolConfig>),
     Sql(Box<SqlToolConfig>),
+    Mcp(Box<McpServerConfig>),
 }
 
 impl ToolSection {
@@ -82,14 +90,17 @@ impl ToolSection {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether a tool of this name is the one of the entry.
+    /// Whether a tool of this name is, or may be, one of the entry: the tools of an MCP server are known when it answers.
     pub fn may_have(&self, tool: &str) -> bool {
-        self.name() == tool
+        match self.kind.as_deref() {
+            Some("mcp") => tool.strip_prefix(self.name()).is_some_and(|rest| rest.len() > 1 && rest.starts_with('_')),
+            _ => self.name() == tool,
+        }
     }
 
     /// The texts in which `${ENV_NAME}` stands for a variable, each with its place.
     pub fn texts_with_variables(&self) -> Vec<(String, &str)> {
-        let tables = [("headers", &self.headers)];
+        let tables = [("headers", &self.headers), ("env", &self.env)];
         let in_tables = tables.into_iter().flat_map(|(list, table)| {
             table.iter().flatten().map(move |(name, text)| (format!("/{list}/{name}"), text.as_str()))
         });
@@ -101,8 +112,9 @@ impl ToolSection {
         match self.kind.as_deref() {
             None | Some("http") => self.as_kind("http", OF_HTTP).map(ToolConfig::Http),
             Some("sql") => self.as_kind("sql", OF_SQL).map(ToolConfig::Sql),
+            Some("mcp") => self.as_kind("mcp", OF_MCP).map(ToolConfig::Mcp),
             Some(other) => {
-                let message = format!("`{other}` is no kind of tool; write \"http\" or \"sql\"");
+                let message = format!("`{other}` is no kind of tool; write \"http\", \"sql\" or \"mcp\"");
                 Err(vec![ConfigFault::new("/kind", message)])
             }
         }
@@ -135,16 +147,25 @@ mod tests {
     fn the_kind_decides_which_keys_are_allowed() {
         assert!(matches!(section(json!({"name": "a", "url": "http://x"})).config(), Ok(ToolConfig::Http(_))));
         assert!(matches!(section(json!({"kind": "sql", "name": "a", "max_rows": 3})).config(), Ok(ToolConfig::Sql(config)) if config.max_rows == 3));
+        assert!(matches!(section(json!({"kind": "mcp", "name": "a", "command": "x"})).config(), Ok(ToolConfig::Mcp(_))));
         let faults = |value| section(value).config().unwrap_err().into_iter().map(|fault| fault.path).collect::<Vec<_>>();
         assert_eq!(faults(json!({"kind": "sql", "url": "http://x", "query": "q"})), ["/url"]);
+        assert_eq!(faults(json!({"kind": "mcp", "parameters": "{}"})), ["/parameters"]);
         assert_eq!(faults(json!({"query": "q"})), ["/query"]);
         assert_eq!(faults(json!({"kind": "grpc"})), ["/kind"]);
     }
 
     #[test]
+    fn the_tools_of_a_server_are_known_by_their_prefix() {
+        let server = section(json!({"kind": "mcp", "name": "files"}));
+        assert!(server.may_have("files_read") && !server.may_have("files") && !server.may_have("filesread") && !server.may_have("files_"));
+        assert!(section(json!({"name": "files"})).may_have("files"));
+    }
+
+    #[test]
     fn texts_with_variables_have_their_places() {
-        let server = section(json!({"headers": {"A": "${X}"}, "database": "${Z}"}));
+        let server = section(json!({"kind": "mcp", "headers": {"A": "${X}"}, "env": {"B": "${Y}"}, "database": "${Z}"}));
         let texts: Vec<(String, &str)> = server.texts_with_variables();
-        assert_eq!(texts, [("/headers/A".to_owned(), "${X}"), ("/database".to_owned(), "${Z}")]);
+        assert_eq!(texts, [("/headers/A".to_owned(), "${X}"), ("/env/B".to_owned(), "${Y}"), ("/database".to_owned(), "${Z}")]);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
         tool.texts_with_variables().into_iter().flat_map(|(_, text)| variables(text)).chain(tool.secret_env.as_deref())
     });
     let literal = config.tools.iter().flat_map(|tool| {
-        let named = tool.headers.iter().flatten();
+        let named = tool.headers.iter().chain(&tool.env).flatten();
         let named = named.filter(|(name, value)| is_secret_name(name) && !value.contains("${"));
         let named = named.map(|(_, value)| without_scheme(value).to_owned());
         named.chain(tool.url.iter().chain(&tool.database).flat_map(|address| in_address(address)))

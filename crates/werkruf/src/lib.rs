@@ -19,6 +19,7 @@ pub mod listen;
 pub mod lockfile;
 mod log_writer;
 mod loops;
+mod mcp_tools;
 mod metrics;
 pub mod modules;
 mod openai;

@@ -78,7 +78,8 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
     let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
     for (at, section) in config.tools.iter().enumerate() {
         match declared_tool(config, section, &client, clock, &variable) {
-            Ok(tool) => {
+            Ok(None) => {}
+            Ok(Some(tool)) => {
                 if let Err(fault) = registry.add_object(tool) {
                     violations.push(config.places.violation(&format!("/tools/{at}/name"), fault.message));
                 }
@@ -87,6 +88,7 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
                 .extend(faults.into_iter().map(|fault| config.places.violation(&format!("/tools/{at}{}", fault.path), fault.message))),
         }
     }
+    add_late_tools(config, modules, &mut registry, &mut violations);
     let redaction = Redaction::new(&configured_secrets::forms(config, own_secrets)).unwrap_or_else(|error| {
         violations.push(ConfigViolation::new("", format!("the secrets cannot be searched for: {error}")));
         Redaction::default()
@@ -112,21 +114,40 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
     })
 }
 
-/// Builds a tool from its declaration, or returns everything that is wrong with it.
+/// Adds the tools that MCP servers offer by now. A name that is taken is no fault of the configuration, so the tool is left out.
+fn add_late_tools(config: &Config, modules: &OpenModules, registry: &mut Registry, violations: &mut Vec<ConfigViolation>) {
+    let is_server = |section: &&ToolSection| section.kind.as_deref() == Some("mcp");
+    let mut names = HashSet::new();
+    for (at, section) in config.tools.iter().enumerate().filter(|(_, section)| is_server(section)) {
+        if !names.insert(section.name()) {
+            let message = "is the name of another server too; each server needs a prefix of its own";
+            violations.push(config.places.violation(&format!("/tools/{at}/name"), message));
+        }
+    }
+    for (server, tool) in modules.mcp.tools().into_iter().filter(|(server, _)| names.contains(server.as_str())) {
+        if let Err(fault) = registry.add_object(tool) {
+            tracing::warn!(server, tool = fault.name, "a tool of an MCP server is left out: {}", fault.message);
+        }
+    }
+}
+
+/// Builds a tool from its declaration, or returns everything that is wrong with it. The tools of an MCP server come later.
 fn declared_tool(
     config: &Config,
     section: &ToolSection,
     client: &reqwest::Client,
     clock: &Clock,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Arc<dyn ToolObject>, Vec<ConfigFault>> {
+) -> Result<Option<Arc<dyn ToolObject>>, Vec<ConfigFault>> {
     let limit_ms = config.limits.tool_ms;
     let mut declared = section.config()?;
     let mut faults = match &declared {
         ToolConfig::Http(tool) => tool.faults(variable),
         ToolConfig::Sql(tool) => tool.faults(variable),
+        ToolConfig::Mcp(server) => server.faults(variable),
     };
-    if section.timeout_ms.is_some_and(|timeout_ms| timeout_ms > limit_ms) {
+    let has_own_limit = matches!(declared, ToolConfig::Mcp(_));
+    if !has_own_limit && section.timeout_ms.is_some_and(|timeout_ms| timeout_ms > limit_ms) {
         let message = format!("is longer than limits.tool_ms, which is {limit_ms}; lower it, or raise the limit");
         faults.push(ConfigFault { path: "/timeout_ms".to_owned(), message });
     }
@@ -136,12 +157,14 @@ fn declared_tool(
     match &mut declared {
         ToolConfig::Http(tool) => tool.bound_timeout(limit_ms),
         ToolConfig::Sql(tool) => tool.bound_timeout(limit_ms),
+        ToolConfig::Mcp(_) => return Ok(None),
     }
     let built: Result<Arc<dyn ToolObject>, ConfigFault> = match declared {
         ToolConfig::Http(tool) => HttpTool::new(*tool, client.clone(), clock, variable).map(|tool| Arc::new(tool) as _),
         ToolConfig::Sql(tool) => SqlTool::new(*tool, variable).map(|tool| Arc::new(tool) as _),
+        ToolConfig::Mcp(_) => return Ok(None),
     };
-    built.map_err(|fault| vec![fault])
+    built.map(Some).map_err(|fault| vec![fault])
 }
 
 /// The channels that the configuration names.

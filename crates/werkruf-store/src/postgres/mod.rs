@@ -41,6 +41,7 @@ mod streams;
 mod system;
 mod text;
 mod tls;
+mod tool_pins;
 mod turn_documents;
 mod turn_open;
 mod turn_write;

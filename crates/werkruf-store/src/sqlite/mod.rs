@@ -42,6 +42,7 @@ mod row;
 mod streams;
 mod takeover;
 mod text;
+mod tool_pins;
 mod turn_open;
 mod turn_write;
 mod turns;

@@ -57,6 +57,7 @@ mod retention;
 mod secrets;
 pub(crate) mod sse;
 mod status;
+mod tool_pins;
 mod tools;
 mod turns;
 mod usage;
@@ -121,6 +122,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(alerts::routes())
         .merge(explain::routes())
         .merge(tools::routes())
+        .merge(tool_pins::routes())
         .merge(invoke::routes())
         .merge(keys::routes())
         .merge(audit::routes())
