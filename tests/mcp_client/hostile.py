@@ -16,7 +16,7 @@ MEBIBYTE = 1 << 20
 def definitions(description):
     names = ["echo", "huge", "huge_event", "flood", "hangs", "dies", "nonsense", "refuses", "counts"]
     tools = [{"name": name, "description": description if name == "echo" else f"{name}.", "inputSchema": ANY} for name in names]
-    # None of these can be brought in.
+    # None of these can become a tool.
     tools.append({"name": "e" * 80, "description": "Its name is too long.", "inputSchema": ANY})
     tools.append({"name": "broken", "description": "No schema.", "inputSchema": {"type": "object", "properties": {"a": {"type": "nothing"}}}})
     tools.append({"name": "wide", "description": "x" * 100_000, "inputSchema": ANY})

@@ -56,10 +56,14 @@ def servers(server):
     return {entry["name"]: entry for entry in answer["servers"]}
 
 
-def connected(server, name, seconds=40):
+def connected(server, name, seconds=120):
     """Waits until the tools of a server can be called."""
     def ready():
         entry = servers(server)[name]
+        if entry["state"] != "connected":
+            # A program needs the processor to start.
+            time.sleep(0.2)
+            return None
         listed = {tool["name"] for tool in server.call("GET", "/api/tools")[1]["tools"]}
         return entry if entry["state"] == "connected" and set(entry["tools"]) <= listed else None
     return until(ready, seconds, f"a connection to {name}")
@@ -74,6 +78,12 @@ def invoke(server, name, input=None, user=3, timeout=60):
 def code(answer):
     assert answer["status"] == "error", answer
     return answer["error"]["code"]
+
+
+def said(answer):
+    """What a tool of the Python SDK returned: JSON as text."""
+    assert answer["status"] == "ok", answer
+    return json.loads(answer["data"]["text"])
 
 
 def memory_mib(server):
@@ -117,13 +127,13 @@ def check_a_program_brings_its_tools():
         assert (rooms["effect"], rooms["trust"], rooms["timeout_ms"], rooms["approval"]) == ("read", "untrusted", 60000, []), rooms
         assert (listed["office_waits"]["effect"], listed["office_book_room"]["approval"]) == ("once", ["lead"])
         answer = invoke(server, "office_free_rooms", {"day": "2026-12-01", "seats": 8})
-        assert answer["data"] == {"day": "2026-12-01", "rooms": [{"room": "Eiche", "seats": 12}]}, answer
+        assert said(answer) == {"day": "2026-12-01", "rooms": [{"room": "Eiche", "seats": 12}]}, answer
         assert code(invoke(server, "office_free_rooms", {"seats": 8})) == "invalid_arguments"
         failed = invoke(server, "office_fails")
         assert code(failed) == "upstream_refused" and "calendar is closed" in failed["error"]["message"], failed
         assert code(invoke(server, "office_environment", user=5)) == "permission_denied"
         # The program sees its own variables and a few harmless ones.
-        seen = invoke(server, "office_environment", user=1)["data"]
+        seen = said(invoke(server, "office_environment", user=1))
         names = set(seen["names"])
         assert "OFFICE_COUNT" in names and not names & {"SECRET_OF_THE_SERVER", "WERKRUF_ADMIN_KEY", "OPENAI_BASE_URL"}, names
         # A call with an approval is sent once, when it is approved.
@@ -134,18 +144,17 @@ def check_a_program_brings_its_tools():
         # A model calls it, and its result is marked as a stranger's.
         model.script = [calls(("office_free_rooms", {"day": "2026-12-02"})), text("Two rooms are free.")]
         status, answer, _ = server.chat("Which rooms are free?", user=3)
-        assert status == 200 and len(answer["tool_result"]["rooms"]) == 2, answer
+        assert status == 200 and len(json.loads(answer["tool_result"]["text"])["rooms"]) == 2, answer
         # The program dies in the middle of a `once` call: the outcome is not known, and the program comes back.
         assert code(invoke(server, "office_dies")) == "outcome_unknown"
-        again = until(lambda: (lambda found: found["status"] == "ok" and found)(invoke(server, "office_environment", user=1)), 30, "a new program")
-        assert again["data"]["pid"] != seen["pid"]
+        again = until(lambda: (lambda found: found["status"] == "ok" and said(found))(invoke(server, "office_environment", user=1)), 30, "a new program")
+        assert again["pid"] != seen["pid"]
         # A reload keeps it.
         assert server.call("POST", "/api/admin/reload")[0] == 200
         connected(server, "office")
-        server.call("POST", "/api/tools/office_environment/invoke", {"input": {}}, user=1)
-        assert invoke(server, "office_environment", {}, user=1)["data"]["pid"] == again["data"]["pid"]
+        assert said(invoke(server, "office_environment", {}, user=1))["pid"] == again["pid"]
         assert server.stop() == 0
-        until(lambda: not is_running(again["data"]["pid"]), 10, "the end of the program")
+        until(lambda: not is_running(again["pid"]), 10, "the end of the program")
     finally:
         server.close()
         model.close()
@@ -167,7 +176,7 @@ def check_the_newest_protocol_over_http_and_a_server_that_comes_late():
         process = subprocess.Popen([sdk(), str(HERE / "office.py"), str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         entry = connected(server, "remote", 60)
         assert entry["protocol"] == "2026-07-28", entry
-        assert len(invoke(server, "remote_free_rooms", {"day": "2026-12-01"})["data"]["rooms"]) == 2
+        assert len(said(invoke(server, "remote_free_rooms", {"day": "2026-12-01"}))["rooms"]) == 2
         process.kill()
         process.wait()
         assert code(invoke(server, "remote_free_rooms", {"day": "2026-12-01"})) == "upstream_unreachable"
@@ -269,10 +278,6 @@ def check_a_changed_definition_is_disabled_until_it_is_accepted():
         assert len(hostile.calls) == sent
         # The others go on.
         assert invoke(server, "bad_counts")["status"] == "ok"
-        # It stays disabled after a restart.
-        assert server.stop() == 0
-        server.start()
-        until(lambda: servers(server)["bad"]["changed"] == ["bad_echo"], what="the change after a restart")
         shown = server.cli("tools", "changes")
         assert shown.returncode == 0 and "evil.example" in shown.stdout, shown
         assert server.cli("tools", "accept", "bad_echo", "--digest", "0" * 64).returncode == 1
@@ -284,6 +289,13 @@ def check_a_changed_definition_is_disabled_until_it_is_accepted():
         until(lambda: server.call("POST", "/api/tools/bad_echo/invoke", {"input": {"text": "b"}}, user=3)[0] == 200, what="the tool is back")
         assert invoke(server, "bad_echo", {"text": "c"})["data"] == {"text": "c"}
         until(lambda: alerts(server, "bad_echo") == ["resolved"], what="the end of the alert")
+        # Another change stays disabled after a restart.
+        hostile.description = "A third one."
+        until(lambda: servers(server)["bad"]["changed"] == ["bad_echo"], what="the third definition")
+        assert server.stop() == 0
+        server.start()
+        until(lambda: servers(server)["bad"]["changed"] == ["bad_echo"], what="the change after a restart")
+        assert server.call("POST", "/api/tools/bad_echo/invoke", {"input": {}})[0] == 404
         entries = [entry for entry in server.call("GET", "/api/audit?tenant=server", user=None)[1]["audit"] if entry["action"] == "tool.accept"]
         assert [entry["subject"] for entry in entries] == ["bad_echo"], entries
         # The export of the pins.

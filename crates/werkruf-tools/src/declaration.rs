@@ -101,9 +101,9 @@ impl ToolSection {
     /// The texts in which `${ENV_NAME}` stands for a variable, each with its place.
     pub fn texts_with_variables(&self) -> Vec<(String, &str)> {
         let tables = [("headers", &self.headers), ("env", &self.env)];
-        let in_tables = tables.into_iter().flat_map(|(list, table)| {
-            table.iter().flatten().map(move |(name, text)| (format!("/{list}/{name}"), text.as_str()))
-        });
+        let in_tables = tables
+            .into_iter()
+            .flat_map(|(list, table)| table.iter().flatten().map(move |(name, text)| (format!("/{list}/{name}"), text.as_str())));
         in_tables.chain(self.database.as_deref().map(|text| ("/database".to_owned(), text))).collect()
     }
 
@@ -146,7 +146,9 @@ mod tests {
     #[test]
     fn the_kind_decides_which_keys_are_allowed() {
         assert!(matches!(section(json!({"name": "a", "url": "http://x"})).config(), Ok(ToolConfig::Http(_))));
-        assert!(matches!(section(json!({"kind": "sql", "name": "a", "max_rows": 3})).config(), Ok(ToolConfig::Sql(config)) if config.max_rows == 3));
+        assert!(
+            matches!(section(json!({"kind": "sql", "name": "a", "max_rows": 3})).config(), Ok(ToolConfig::Sql(config)) if config.max_rows == 3)
+        );
         assert!(matches!(section(json!({"kind": "mcp", "name": "a", "command": "x"})).config(), Ok(ToolConfig::Mcp(_))));
         let faults = |value| section(value).config().unwrap_err().into_iter().map(|fault| fault.path).collect::<Vec<_>>();
         assert_eq!(faults(json!({"kind": "sql", "url": "http://x", "query": "q"})), ["/url"]);

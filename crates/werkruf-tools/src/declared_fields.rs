@@ -94,7 +94,8 @@ pub(crate) fn need(path: &str, permission: Option<&String>) -> Result<Option<Nee
         return Ok(None);
     }
     let need = Need::parse(text).ok_or_else(|| {
-        let message = format!("`{text}` is no permission; write \"entity:entity_type:access\" with access read, write or both, or \"none\"");
+        let message =
+            format!("`{text}` is no permission; write \"entity:entity_type:access\" with access read, write or both, or \"none\"");
         ConfigFault::new(path, message)
     })?;
     Ok(Some(need))

@@ -34,7 +34,9 @@ async fn follow(app: &App) {
 fn alert(app: &App, told: &mut BTreeSet<String>) {
     let changed: BTreeSet<String> = app.modules.mcp.states().into_iter().flat_map(|server| server.changed).collect();
     for name in changed.difference(told) {
-        let message = format!("The definition of the tool {name} has changed, so it is disabled. `werkruf tools changes` shows the change, and `werkruf tools accept {name}` accepts it.");
+        let message = format!(
+            "The definition of the tool {name} has changed, so it is disabled. `werkruf tools changes` shows the change, and `werkruf tools accept {name}` accepts it."
+        );
         app.runtime.conditions().raise(Notification::ToolChanged, name, message);
     }
     for name in told.difference(&changed) {

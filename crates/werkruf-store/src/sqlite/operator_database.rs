@@ -75,9 +75,8 @@ async fn interrupt(handle: &InterruptHandle, work: &mut Work) {
 fn opened(path: &Path, max_bytes: usize) -> Result<Connection, ReadError> {
     let connection = open::read_only(path).map_err(|error| ReadError::Unreachable(error.to_string()))?;
     let longest = i32::try_from(max_bytes).unwrap_or(i32::MAX).max(1024);
-    let limited = connection
-        .set_limit(Limit::SQLITE_LIMIT_LENGTH, longest)
-        .and_then(|_| connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0));
+    let limited =
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest).and_then(|_| connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0));
     limited.map_err(|error| ReadError::Query(error.to_string()))?;
     Ok(connection)
 }
@@ -126,9 +125,7 @@ fn bound(value: &Value) -> rusqlite::types::Value {
     match value {
         Value::Null => Bound::Null,
         Value::Bool(value) => Bound::Integer(i64::from(*value)),
-        Value::Number(number) => {
-            number.as_i64().map_or_else(|| Bound::Real(number.as_f64().unwrap_or_default()), Bound::Integer)
-        }
+        Value::Number(number) => number.as_i64().map_or_else(|| Bound::Real(number.as_f64().unwrap_or_default()), Bound::Integer),
         Value::String(text) => Bound::Text(text.clone()),
         Value::Array(_) | Value::Object(_) => Bound::Text(value.to_string()),
     }

@@ -40,5 +40,8 @@ pub(crate) async fn a_changed_tool_is_noted_until_it_is_accepted<S: Store + Tool
     assert_eq!(accept("files_read", "b").await.unwrap(), None, "accepted already");
     assert_eq!(world.store.tool_pins().await.unwrap(), [pin("b", later, None)]);
     let entries = world.store.audit_entries(SERVER_CHAIN, 0, 10).await.unwrap();
-    assert_eq!(entries.iter().map(|entry| (entry.action.as_str(), entry.subject.as_str())).collect::<Vec<_>>(), [("tool.accept", "files_read")]);
+    assert_eq!(
+        entries.iter().map(|entry| (entry.action.as_str(), entry.subject.as_str())).collect::<Vec<_>>(),
+        [("tool.accept", "files_read")]
+    );
 }

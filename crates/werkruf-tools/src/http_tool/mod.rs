@@ -29,12 +29,7 @@ pub struct HttpTool {
 
 impl HttpTool {
     /// Validates a declaration and builds the tool. The client must not follow redirects; `env` reads the environment.
-    pub fn new(
-        config: HttpToolConfig,
-        client: reqwest::Client,
-        clock: &Clock,
-        env: Variables<'_>,
-    ) -> Result<Self, ConfigFault> {
+    pub fn new(config: HttpToolConfig, client: reqwest::Client, clock: &Clock, env: Variables<'_>) -> Result<Self, ConfigFault> {
         config.check_plain_fields()?;
         let (parameters, shape) = config.schema()?;
         let target = send::Target::new(&config, client, clock, env)?;

@@ -44,12 +44,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(
-        config: &HttpToolConfig,
-        client: Client,
-        clock: &Clock,
-        env: Variables<'_>,
-    ) -> Result<Self, ConfigFault> {
+    pub(super) fn new(config: &HttpToolConfig, client: Client, clock: &Clock, env: Variables<'_>) -> Result<Self, ConfigFault> {
         let url = config.url()?;
         let key = match config.secret(env)? {
             None => None,

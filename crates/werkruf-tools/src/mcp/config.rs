@@ -13,16 +13,8 @@ use crate::declared_fields::{self, ConfigFault, Variables, expand};
 /// A name leaves room for the names of the server's tools.
 const LONGEST_NAME: usize = 32;
 /// The protocol sets these itself.
-const RESERVED_HEADERS: [&str; 8] = [
-    "accept",
-    "content-type",
-    "content-length",
-    "host",
-    "last-event-id",
-    "mcp-protocol-version",
-    "mcp-session-id",
-    "transfer-encoding",
-];
+const RESERVED_HEADERS: [&str; 8] =
+    ["accept", "content-type", "content-length", "host", "last-event-id", "mcp-protocol-version", "mcp-session-id", "transfer-encoding"];
 
 /// What the operator says about one tool of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -34,7 +26,7 @@ pub struct McpToolSettings {
     pub external: Option<bool>,
 }
 
-/// One `[[tools]]` entry with `kind = "mcp"`: a server, all of whose tools are brought in.
+/// One `[[tools]]` entry with `kind = "mcp"`: a server whose tools all become tools here.
 #[derive(Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct McpServerConfig {
@@ -198,9 +190,15 @@ impl McpServerConfig {
         match (&self.url, &self.command) {
             (Some(url), None) => {
                 if !self.args.is_empty() || !self.env.is_empty() {
-                    return Err(ConfigFault::new("/url", "`args` and `env` are for a program; remove them, or write `command` instead of `url`"));
+                    return Err(ConfigFault::new(
+                        "/url",
+                        "`args` and `env` are for a program; remove them, or write `command` instead of `url`",
+                    ));
                 }
-                Ok(Reach::Http { url: declared_fields::address(url)?, headers: declared_fields::header_map(&self.headers, &RESERVED_HEADERS, env)? })
+                Ok(Reach::Http {
+                    url: declared_fields::address(url)?,
+                    headers: declared_fields::header_map(&self.headers, &RESERVED_HEADERS, env)?,
+                })
             }
             (None, Some(command)) => {
                 if !self.headers.is_empty() {

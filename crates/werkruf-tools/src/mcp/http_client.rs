@@ -15,9 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::{Client, RequestBuilder, Response};
 use rmcp::ErrorData;
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
-use rmcp::transport::common::http_header::{
-    EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE,
-};
+use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
     StreamableHttpPostResponse,
@@ -230,16 +228,17 @@ fn bounded(
 ) -> impl Stream<Item = Result<Bytes, HttpFault>> + Send + 'static {
     let mut meter = EventMeter::new(max_bytes);
     let mut failed = false;
-    bytes.map(move |chunk| match chunk {
-        Ok(chunk) => meter.take(&chunk).map(|()| chunk),
-        Err(error) => Err(HttpFault::Lost(werkruf_llm::cause(&error))),
-    })
-    .take_while(move |item| {
-        // The error itself is passed on, and nothing after it.
-        let goes_on = !failed;
-        failed |= item.is_err();
-        std::future::ready(goes_on)
-    })
+    bytes
+        .map(move |chunk| match chunk {
+            Ok(chunk) => meter.take(&chunk).map(|()| chunk),
+            Err(error) => Err(HttpFault::Lost(werkruf_llm::cause(&error))),
+        })
+        .take_while(move |item| {
+            // The error itself is passed on, and nothing after it.
+            let goes_on = !failed;
+            failed |= item.is_err();
+            std::future::ready(goes_on)
+        })
 }
 
 /// Measures the events in a stream of bytes. An empty line ends an event.

@@ -31,7 +31,11 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(concurrency: usize) -> Self {
-        Self { connection: watch::Sender::default(), offered: Mutex::default(), slots: Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)) }
+        Self {
+            connection: watch::Sender::default(),
+            offered: Mutex::default(),
+            slots: Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)),
+        }
     }
 
     pub(super) fn set(&self, connection: Connection) {

@@ -76,7 +76,8 @@ impl Offer {
                 next.changed.push(name);
                 continue;
             }
-            let known = earlier.tools.iter().find(|known| known.definition().spec.name == name && known.definition().digest == definition.digest);
+            let known =
+                earlier.tools.iter().find(|known| known.definition().spec.name == name && known.definition().digest == definition.digest);
             next.tools.push(known.cloned().unwrap_or_else(|| Arc::new(McpTool::new(definition, Arc::clone(&self.link)))));
         }
         digests.retain(|name, _| !next.changed.contains(name));
@@ -120,7 +121,13 @@ impl Offer {
 
     fn tell(&self, next: &Offered) {
         let server = &self.config.name;
-        tracing::info!(server, tools = next.tools.len(), changed = next.changed.len(), refused = next.refused.len(), "an MCP server offers its tools");
+        tracing::info!(
+            server,
+            tools = next.tools.len(),
+            changed = next.changed.len(),
+            refused = next.refused.len(),
+            "an MCP server offers its tools"
+        );
         for (tool, why) in &next.refused {
             tracing::warn!(server, tool, "a tool of an MCP server is left out: {why}");
         }

@@ -24,7 +24,9 @@ pub(super) fn reply(response: CallToolResponse) -> Result<Reply, Failure> {
             let message = "The server behind this tool asks for input in the middle of a call, which is not supported.";
             return Err(Failure::fatal(ErrorCode::UpstreamRefused, message).nothing_happened());
         }
-        _ => return Err(Failure::upstream(ErrorCode::BadResponse, "The server behind this tool answered in a form that was not asked for.")),
+        _ => {
+            return Err(Failure::upstream(ErrorCode::BadResponse, "The server behind this tool answered in a form that was not asked for."));
+        }
     };
     if result.is_error == Some(true) {
         // The server knows that the call failed, and its words are meant for the model.
@@ -79,7 +81,10 @@ fn refusal(error: &ErrorData) -> Failure {
     match error.code.0 {
         TOO_LARGE => too_large(),
         // Invalid request, unknown method, invalid parameters: the tool has not run.
-        -32_602 => Failure::validation(ErrorCode::InvalidArguments, format!("The server behind this tool refused the arguments: {}", cut(&error.message))),
+        -32_602 => Failure::validation(
+            ErrorCode::InvalidArguments,
+            format!("The server behind this tool refused the arguments: {}", cut(&error.message)),
+        ),
         -32_600 | -32_601 => {
             let message = format!("The server behind this tool refused the request: {}", cut(&error.message));
             Failure::fatal(ErrorCode::UpstreamRefused, message).nothing_happened()
@@ -113,7 +118,9 @@ fn http(fault: &StreamableHttpError<HttpFault>) -> Failure {
             let message = "The server behind this tool takes no more requests right now.";
             Failure::new(ToolErrorType::RateLimit, ErrorCode::RateLimited, message).retry_after(wait)
         }
-        StreamableHttpError::Deserialize(_) | StreamableHttpError::UnexpectedContentType(_) | StreamableHttpError::UnexpectedServerResponse(_) => {
+        StreamableHttpError::Deserialize(_)
+        | StreamableHttpError::UnexpectedContentType(_)
+        | StreamableHttpError::UnexpectedServerResponse(_) => {
             Failure::upstream(ErrorCode::BadResponse, "The server behind this tool answered something that could not be read.")
         }
         _ => lost(),

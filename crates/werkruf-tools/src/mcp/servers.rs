@@ -72,7 +72,14 @@ impl McpServers {
         self.changed.notify_one();
     }
 
-    fn start(&self, config: McpServerConfig, reach: Reach, digest: String, client: &reqwest::Client, services: &McpServices) -> RunningServer {
+    fn start(
+        &self,
+        config: McpServerConfig,
+        reach: Reach,
+        digest: String,
+        client: &reqwest::Client,
+        services: &McpServices,
+    ) -> RunningServer {
         let link = Arc::new(Link::new(config.concurrency));
         let session = Arc::new(Session {
             reach,

@@ -133,8 +133,8 @@ impl Session {
             Reach::Http { url, headers } => {
                 let config = &self.offer.config;
                 let http = BoundedHttp::new(self.client.clone(), headers.clone(), config.max_response_bytes);
-                let mut options =
-                    StreamableHttpClientTransportConfig::with_uri(url.as_str()).max_concurrent_requests(config.concurrency.saturating_add(2));
+                let mut options = StreamableHttpClientTransportConfig::with_uri(url.as_str())
+                    .max_concurrent_requests(config.concurrency.saturating_add(2));
                 let mut retries = ExponentialBackoff::default();
                 retries.max_times = Some(8);
                 retries.max_delay = Some(LONGEST_BACKOFF);
@@ -204,7 +204,9 @@ impl Session {
             Ok(true) => self.changed.notify_one(),
             Ok(false) => {}
             // The offer stays as it is, and is compared again soon.
-            Err(error) => tracing::warn!(server = self.offer.config.name, %error, "the definitions of an MCP server's tools cannot be compared"),
+            Err(error) => {
+                tracing::warn!(server = self.offer.config.name, %error, "the definitions of an MCP server's tools cannot be compared")
+            }
         }
     }
 
@@ -213,7 +215,10 @@ impl Session {
         let all = async {
             let (mut tools, mut cursor) = (Vec::new(), None);
             for _ in 0..MOST_PAGES {
-                let page = peer.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await.map_err(|error| error.to_string())?;
+                let page = peer
+                    .list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor)))
+                    .await
+                    .map_err(|error| error.to_string())?;
                 tools.extend(page.tools);
                 cursor = page.next_cursor;
                 if cursor.is_none() {

@@ -40,7 +40,8 @@ impl McpTool {
             let peer = self.link.peer().await.ok_or_else(result::unreachable)?;
             // A running turn may still have a tool whose definition has changed since.
             if !self.link.offers(&self.definition.spec.name, &self.definition.digest) {
-                let message = "The server has changed the definition of this tool, so it is disabled until the operator accepts the change.";
+                let message =
+                    "The server has changed the definition of this tool, so it is disabled until the operator accepts the change.";
                 return Err(Failure::fatal(ErrorCode::ToolChanged, message).nothing_happened());
             }
             let mut params = CallToolRequestParams::new(self.definition.own_name.clone());

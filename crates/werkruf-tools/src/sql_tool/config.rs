@@ -9,8 +9,10 @@ use sha2::{Digest, Sha256};
 use werkruf_contract::{Need, Shape, Trust};
 use werkruf_store::{Dialect, NamedQuery, OperatorDatabase, OperatorPostgres, OperatorSqlite};
 
-use super::OF_THE_CALLER;
 use crate::declared_fields::{self, ConfigFault, Variables, expand};
+
+/// The parameters that say who calls.
+const OF_THE_CALLER: [&str; 3] = ["tenant_id", "user_id", "branch_id"];
 
 /// The timeout of one attempt where the declaration names none.
 pub(super) const DEFAULT_TIMEOUT_MS: u64 = 10_000;
@@ -151,7 +153,8 @@ impl SqlToolConfig {
             Address::Postgres(url) => {
                 let opened = OperatorPostgres::new(&url, self.concurrency, query);
                 // The message of a wrong address may quote it.
-                let opened = opened.map_err(|_| ConfigFault::new("/database", "is no address of a PostgreSQL; write postgres://USER@HOST/DATABASE"));
+                let opened =
+                    opened.map_err(|_| ConfigFault::new("/database", "is no address of a PostgreSQL; write postgres://USER@HOST/DATABASE"));
                 Ok(Arc::new(opened?))
             }
         }
@@ -165,7 +168,9 @@ impl SqlToolConfig {
         }
         match text.strip_prefix("sqlite://").or_else(|| text.strip_prefix("sqlite:")) {
             Some(file) if !file.is_empty() && file != ":memory:" => Ok(Address::Sqlite(PathBuf::from(file))),
-            _ => Err(fault("names no database; write postgres://USER@HOST/DATABASE or sqlite:FILE, or ${ENV_NAME} with one of them".to_owned())),
+            _ => Err(fault(
+                "names no database; write postgres://USER@HOST/DATABASE or sqlite:FILE, or ${ENV_NAME} with one of them".to_owned(),
+            )),
         }
     }
 

@@ -96,9 +96,6 @@ impl ToolObject for SqlTool {
     }
 }
 
-/// The parameters that say who calls.
-const OF_THE_CALLER: [&str; 3] = ["tenant_id", "user_id", "branch_id"];
-
 /// The value of a parameter: the caller's, else the model's. An argument that was left out is null.
 fn value_of(name: &str, args: &Value, principal: &Principal) -> Value {
     match name {
@@ -111,7 +108,8 @@ fn value_of(name: &str, args: &Value, principal: &Principal) -> Value {
 
 fn reply(read: ReadRows) -> Reply {
     let count = read.rows.len();
-    let mut data = json!({"items": read.rows.into_iter().map(Value::Object).collect::<Vec<_>>(), "count": count, "truncated": read.truncated});
+    let mut data =
+        json!({"items": read.rows.into_iter().map(Value::Object).collect::<Vec<_>>(), "count": count, "truncated": read.truncated});
     let note = read.truncated.then(|| format!("There are more rows; only the first {count} are shown. Narrow the search."));
     if let (Some(note), Some(object)) = (&note, data.as_object_mut()) {
         object.insert("message".to_owned(), json!(note));

@@ -79,10 +79,19 @@ fn changes(response: &Value, json: bool) {
         return print::line("No tool of an MCP server has changed.");
     }
     for pin in changed {
-        print::line(&format!("{} of the server {}, changed since {}", print::field(pin, "name"), print::field(pin, "server"), print::field(pin, "changed_at")));
+        print::line(&format!(
+            "{} of the server {}, changed since {}",
+            print::field(pin, "name"),
+            print::field(pin, "server"),
+            print::field(pin, "changed_at")
+        ));
         print::line(&format!("- {}", pin["definition"]));
         print::line(&format!("+ {}", pin["changed_definition"]));
-        print::line(&format!("`werkruf tools accept {} --digest {}` accepts it", print::field(pin, "name"), print::field(pin, "changed_digest")));
+        print::line(&format!(
+            "`werkruf tools accept {} --digest {}` accepts it",
+            print::field(pin, "name"),
+            print::field(pin, "changed_digest")
+        ));
     }
 }
 
