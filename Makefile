@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests client-matrix schema-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -12,8 +12,26 @@ help: ## List the targets
 toolchain:
 	@command -v $(CARGO) >/dev/null || { echo "Rust is missing: install it with rustup (https://rustup.rs), version $(NEED_RUST) or newer."; exit 1; }
 
+# The console. Cargo puts the files of web/dist into the program; without them the program has a page that says how to build them.
+WEB_SOURCES := $(shell find web docs/openapi.json \( -name node_modules -o -path web/dist -o -path web/tests \) -prune -o -type f -print 2>/dev/null)
+NEED_NODE := 20.19
+
+console: web/dist/index.html ## Build the console (needs Node); the next build of the server contains it
+
+web/dist/index.html: $(WEB_SOURCES)
+	@command -v npm >/dev/null || { echo "Node is missing: install version $(NEED_NODE) or newer (https://nodejs.org). The server runs without it, with a page instead of the console."; exit 1; }
+	@test -f web/package.json || { echo "web/package.json is missing: this checkout has no console."; exit 1; }
+	@echo "Building the console."
+	@cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build
+	@touch $@
+
+# A newcomer without Node, or without its registry, gets a running server all the same.
+console-if-node:
+	@if command -v npm >/dev/null && test -f web/package.json; then $(MAKE) --no-print-directory console || echo "The console was not built (see above); the server starts without it."; \
+	else echo "Without Node $(NEED_NODE) or newer the server has no console; everything else works."; fi
+
 # Cargo is asked only if a source is newer than the binary, so that a built server starts at once.
-SOURCES := Cargo.toml Cargo.lock $(shell find crates \( -path '*/src/*' -o -name Cargo.toml -o -name build.rs \) -type f)
+SOURCES := Cargo.toml Cargo.lock $(shell find crates \( -path '*/src/*' -o -name Cargo.toml -o -name build.rs \) -type f) $(wildcard web/dist/index.html)
 
 $(BIN): $(SOURCES)
 	@$(MAKE) --no-print-directory toolchain
@@ -21,14 +39,15 @@ $(BIN): $(SOURCES)
 	@$(CARGO) build --release -p werkruf -p werkruf-reader --bins
 	@touch $(BIN)
 
-run: $(BIN) ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and no key
+run: console-if-node ## Build and serve on 127.0.0.1:8080 with SQLite, sample data and no key
+	@$(MAKE) --no-print-directory $(BIN)
 	@$(BIN) serve $(ARGS)
 
 PREFIX ?= /usr/local
 PROFILE ?= dist
 BUILT = target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-install: toolchain ## Build, and copy the two programs to PREFIX/bin (/usr/local)
+install: toolchain console-if-node ## Build, and copy the two programs to PREFIX/bin (/usr/local)
 	@$(CARGO) build --quiet --profile $(PROFILE) -p werkruf -p werkruf-reader --bins
 	@install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BUILT)/werkruf $(BUILT)/werkruf-reader $(DESTDIR)$(PREFIX)/bin
@@ -49,9 +68,10 @@ without-flights:
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
 	$(CARGO) test -p werkruf --no-default-features --quiet
 
-test: toolchain check without-flights outside-tests client-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+test: toolchain console check without-flights outside-tests client-tests schema-tests console-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
 
-test-full: test ## `test`, then the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
+test-full: test ## `test`, then all clients over both APIs, and the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
+	$(MAKE) client-matrix
 	$(MAKE) hostile
 	$(MAKE) interference
 	$(MAKE) chaos DATABASE=sqlite
@@ -93,6 +113,26 @@ interference: toolchain ## Compare what actors are told over rows that they may 
 client-tests:
 	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/clients/run
+
+# All clients over both APIs. The table of docs/openai.md must be what the run saw.
+client-matrix:
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/clients/run --full
+
+# Requests made from /openapi.json, for three minutes. schemathesis is installed once, under target/schema.
+schema-tests:
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/schema/run
+
+# The console in Debian's Chromium, which is installed if it is missing. The server has to contain the console of this checkout.
+console-tests: console
+	cd web && npm run --silent test
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/console/run
+
+screenshots: console ## Take the pictures of the README and of docs/console.md again
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/console/run --screenshots
 
 # The commands of docs/tutorial.md and docs/writing-a-tool.md, with Debian's nginx under target/nginx.
 tutorial-tests:

@@ -9,6 +9,8 @@ EXEMPT = {
     "GET /healthz": "It tells only that the process runs.",
     "GET /readyz": "It reports the loops of the process with their times, and no rows.",
     "GET /openapi.json": "It is part of the program.",
+    "POST /api/console/sessions": "It takes a key in its body, and answers with a status alone.",
+    "GET /api/stream": "It has no end. The tests of the API (hints.rs) check whom it tells what.",
     "GET /webhooks/whatsapp": "It answers Meta's handshake and reads no rows.",
     "POST /webhooks/whatsapp": "Only Meta can sign its requests; it answers with a status alone.",
 }
@@ -70,9 +72,13 @@ def import_rows(ask):
 
 def at(path, body=None):
     """A route with an id in its path, and perhaps a body."""
-    kind = path.split("/")[2] if path.startswith("/api") else "response"
-    kind = {"conversations": "conversation", "tool-calls": "call", "turns": "turn", "approvals": "approval", "keys": "key"}.get(kind, kind)
+    kind = path.split("/")[2]
+    kind = {"responses": "response", "chat": "turn", "conversations": "conversation", "tool-calls": "call", "turns": "turn", "approvals": "approval", "keys": "key"}.get(kind, kind)
     return lambda ask: ((path, ask.id(kind)), body(ask) if body else None, {})
+
+
+def item(ask):
+    return ("/v1/conversations/{id}/items/" + ask.random.choice(("msg_x", "msg_00000000000070008000000000000001_0")), ask.id("conversation")), None, {}
 
 
 def listed(path, *filters):
@@ -175,6 +181,10 @@ ROUTES = {
     "POST /api/tools/{name}/invoke": invoke,
     "GET /api/turns/{id}": at("/api/turns/{id}"),
     "POST /api/turns/{id}/cancel": at("/api/turns/{id}/cancel"),
+    "GET /api/turns/{id}/timeline": at("/api/turns/{id}/timeline"),
+    "GET /api/console/session": lambda ask: (None, None, {}),
+    "DELETE /api/console/session": lambda ask: (None, None, {}),
+    "POST /api/console/links": lambda ask: (None, None, {}),
     "POST /api/workspace/import": import_rows,
     "POST /functions/v1/amadeus-flight-search": lambda ask: (None, {"origin": "FRA", "destination": "JFK"}, {}),
     "POST /functions/v1/seatsaero-flight-search": lambda ask: (None, {"origin": "FRA"}, {}),
@@ -182,6 +192,18 @@ ROUTES = {
     "GET /v1/models": lambda ask: (None, None, {}),
     "GET /v1/models/{id}": lambda ask: (f"/v1/models/{ask.random.choice(('default', 'of-the-others', 'none'))}", None, {}),
     "POST /v1/responses": lambda ask: (None, {"model": "default", "input": ask.words(), **ask.random.choice(({}, {"previous_response_id": ask.id("response")}))}, ask.context()),
+    "POST /v1/responses/compact": lambda ask: (None, {"model": "default", "input": ask.words(), **ask.random.choice(({}, {"previous_response_id": ask.id("response")}))}, {}),
+    "POST /v1/responses/input_tokens": lambda ask: (None, {"model": "default", "input": ask.words(), **ask.random.choice(({}, {"conversation": ask.id("conversation")}))}, {}),
+    "GET /v1/chat/completions/{id}": at("/v1/chat/completions/{id}"),
+    "POST /v1/embeddings": lambda ask: (None, {"model": "e", "input": ask.words()}, {}),
+    "POST /v1/conversations": lambda ask: (None, {"items": [{"role": "user", "content": ask.words()}], "metadata": {"topic": ask.words(1)}}, {}),
+    "GET /v1/conversations/{id}": at("/v1/conversations/{id}"),
+    "POST /v1/conversations/{id}": at("/v1/conversations/{id}", lambda ask: {"metadata": {"topic": ask.words(1)}}),
+    "DELETE /v1/conversations/{id}": at("/v1/conversations/{id}"),
+    "GET /v1/conversations/{id}/items": at("/v1/conversations/{id}/items"),
+    "POST /v1/conversations/{id}/items": at("/v1/conversations/{id}/items", lambda ask: {"items": [{"role": "user", "content": ask.words()}]}),
+    "GET /v1/conversations/{id}/items/{item_id}": item,
+    "DELETE /v1/conversations/{id}/items/{item_id}": item,
     "GET /v1/responses/{id}": at("/v1/responses/{id}"),
     "DELETE /v1/responses/{id}": at("/v1/responses/{id}"),
     "POST /v1/responses/{id}/cancel": at("/v1/responses/{id}/cancel"),

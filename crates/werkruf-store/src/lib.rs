@@ -11,11 +11,14 @@ mod approvals;
 mod audit;
 mod audit_check;
 mod budgets;
+mod client_conversations;
 mod client_requests;
 mod cluster;
+mod console;
 pub mod crash;
 mod diagnosis;
 mod error;
+mod hints;
 mod history;
 pub mod import;
 mod keys;
@@ -56,10 +59,13 @@ pub use budgets::{
     Budget, BudgetClaim, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, BudgetUse, Budgets, NewReservation, OverBudget,
     TenantBudgets,
 };
+pub use client_conversations::{ClientConversations, ConversationCopy, MessageChange, MessageEdit, NewItems};
 pub use client_requests::{ClientRequests, ResumePoint};
-pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
+pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StreamPosition, TokenGrant};
+pub use console::{ConsoleSession, ConsoleSessions, LinkUse, NewConsoleSession, SessionHolder};
 pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
+pub use hints::{HintKind, HintRow, Hints, MAX_HINTS};
 pub use history::{HistoryImport, NewHistory};
 pub use keys::{Credentials, KeyDigest, KeyRow, KeyUse, NewKey, Scopes};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
@@ -89,7 +95,7 @@ pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
 pub use tool_pins::{SeenTool, ToolChange, ToolPin, ToolPins};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
 pub use usage::{NewUsage, UsageOwner, UsageRows};
-pub use usage_statistics::{UsageGroup, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
+pub use usage_statistics::{TurnRequest, UsageGroup, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
 pub use write::{
     CallEnd, CallRetry, CallStart, ConversationRef, Fence, NewEvent, NewMessage, OpenTurn, Opened, ProviderCallUpdate, Replacement,
     TurnCancellation, TurnChange, TurnKind, TurnWrite, Written,
@@ -112,12 +118,15 @@ pub trait Store:
     + People
     + ManagePeople
     + Credentials
+    + ConsoleSessions
+    + Hints
     + Audit
     + Import
     + Maintenance
     + Approvals
     + Streams
     + ClientRequests
+    + ClientConversations
     + HistoryImport
     + Legacy
     + Cluster

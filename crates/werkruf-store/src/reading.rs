@@ -17,6 +17,8 @@ pub(crate) const CALL: &str = "id, tenant_id, conversation_id, turn_id, step, ou
 pub(crate) const KEY: &str =
     "id, tenant_id, user_id, scopes, name, expires_at, created_at, last_used_at, allow_ips, safety_mode, collection, replaced_by, root_id";
 
+pub(crate) const CONSOLE_SESSION: &str = "id, tenant_id, key_id, operator_digest, expires_at";
+
 pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint, asked_by, \
      asked_key, retried_by, status, decided_by, decided_key, created_at, decided_at, expires_at";
 
@@ -74,6 +76,21 @@ macro_rules! readings {
                 after_digest: c.text_or_null()?,
                 hash: c.text()?,
             })
+        }
+
+        pub(super) fn console_session(c: &mut Columns<'_>) -> Result<$crate::ConsoleSession, $crate::StoreError> {
+            let (id, tenant_id, key_id, operator) = (c.id()?, c.id()?, c.id_or_null()?, c.text_or_null()?);
+            let holder = match key_id {
+                Some(id) => $crate::SessionHolder::Key { tenant_id, id },
+                None => $crate::SessionHolder::Operator($crate::KeyDigest(operator.unwrap_or_default())),
+            };
+            Ok($crate::ConsoleSession { id, holder, expires_at: c.time()? })
+        }
+
+        pub(super) fn hint(c: &mut Columns<'_>) -> Result<$crate::HintRow, $crate::StoreError> {
+            let (kind, id, status, user_id) = (c.parsed($crate::HintKind::parse)?, c.id()?, c.text()?, c.text_or_null()?);
+            let approver_roles = c.text_or_null()?.and_then(|roles| serde_json::from_str(&roles).ok()).unwrap_or_default();
+            Ok($crate::HintRow { kind, id, status, user_id, approver_roles, open: c.flag()? })
         }
 
         pub(super) fn audit_head(c: &mut Columns<'_>) -> Result<$crate::AuditHead, $crate::StoreError> {

@@ -107,6 +107,16 @@ pub struct UsageRequest {
     pub cost_nano_usd: Option<i64>,
 }
 
+/// One request of a turn, its tools' included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnRequest {
+    /// The call whose tool made the request.
+    pub call_id: Option<Uuid>,
+    pub tokens_reasoning: i64,
+    pub tokens_total: i64,
+    pub request: UsageRequest,
+}
+
 /// Reads usage rows.
 pub trait UsageStatistics: Send + Sync {
     /// Sums, days and months in their order, others by cost and tokens.
@@ -120,6 +130,8 @@ pub trait UsageStatistics: Send + Sync {
         after: Option<Uuid>,
         limit: u32,
     ) -> StoreFuture<'_, Vec<UsageRequest>>;
+    /// The requests of a turn, oldest first, with ids up to this one.
+    fn turn_requests(&self, tenant_id: Uuid, turn_id: Uuid, until: Uuid) -> StoreFuture<'_, Vec<TurnRequest>>;
     /// Rolls up the next day of every tenant that has one. Returns how many days these were.
     fn roll_up_usage(&self, now: Timestamp) -> StoreFuture<'_, u64>;
 }
@@ -128,6 +140,9 @@ pub trait UsageStatistics: Send + Sync {
 pub(crate) const REQUEST: &str =
     "id, request_id, coalesce(started_at, created_at), took_ms, provider, model, operation, tool_name, tokens_prompt,
     tokens_cached, tokens_completion, estimated, cost_nano_usd";
+
+/// At most so many requests of a turn are read.
+pub(crate) const MAX_TURN_REQUESTS: u32 = 1000;
 
 /// Sorts as [`UsageStatistics::usage_sums`] promises.
 pub(crate) fn sort(rows: &mut [UsageSum], group: UsageGroup) {
@@ -182,8 +197,9 @@ pub(crate) fn start_of(day: Date) -> Timestamp {
     day.to_zoned(TimeZone::UTC).map_or(Timestamp::MAX, |start| start.timestamp())
 }
 
-/// The statement for sums, for both databases. Parameters: tenant, user, first day, end day, then three ranges of times. `mark` starts a parameter;
-/// `day` is the UTC day of `created_at`, and that day as text. Each part is summed by itself, so that few rows are put together.
+/// The statement for sums, for both databases. Parameters: tenant, user, first day, end day, three ranges of times, and the last day that was rolled up
+/// when the ranges were made: a day that was rolled up since then is in the ranges. `mark` starts a parameter; `day` is the UTC day of `created_at`,
+/// and that day as text. Each part is summed by itself, so that few rows are put together.
 pub(crate) fn sums_sql(group: UsageGroup, mark: char, day: (&str, &str)) -> String {
     let month = format!("substr({}, 1, 7)", day.1);
     let (rolled_up, row, shown) = match group {
@@ -200,7 +216,8 @@ pub(crate) fn sums_sql(group: UsageGroup, mark: char, day: (&str, &str)) -> Stri
     let sum = |name: &str| format!("sum({name}) AS {name}");
     let own = format!("tenant_id = {mark}1 AND ({mark}2 IS NULL OR user_id = {mark}2)");
     let mut parts = vec![format!(
-        "SELECT {rolled_up} AS key, {} FROM usage_daily WHERE {own} AND day >= {mark}3 AND day < {mark}4 GROUP BY 1",
+        "SELECT {rolled_up} AS key, {} FROM usage_daily WHERE {own} AND day >= {mark}3 AND day < {mark}4 AND (NOT complete OR day <= {mark}11)
+         GROUP BY 1",
         listed(&sum, &numbers)
     )];
     parts.extend([(5, 6), (7, 8), (9, 10)].map(|(from, to)| {

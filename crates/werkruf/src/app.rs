@@ -23,6 +23,7 @@ use werkruf_workspace::WorkspaceModule;
 
 use crate::api::outage::Outage;
 use crate::config::{Config, ConfigViolation, Database, PostgresConfig};
+use crate::hint_feed::HintFeeds;
 use crate::identity::access::Access;
 use crate::identity::{Tokens, new_secret};
 use crate::installation::{initialize, put_budgets, resolve_tenants};
@@ -54,6 +55,8 @@ pub struct App {
     pub started_at: Timestamp,
     pub(crate) tokens: Tokens,
     pub(crate) access: Access,
+    /// What open pages are told.
+    pub(crate) hint_feeds: HintFeeds,
     /// Held by a rotation of the secret key.
     pub(crate) rotation: tokio::sync::Mutex<()>,
     pub tasks: TaskTracker,
@@ -153,6 +156,7 @@ impl App {
             started_at,
             tokens,
             access,
+            hint_feeds: HintFeeds::default(),
             tasks,
             rotation: tokio::sync::Mutex::default(),
             outage: Outage::default(),

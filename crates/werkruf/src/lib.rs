@@ -4,6 +4,7 @@
 //! `listen` accepts connections, `api` answers requests. Commands use only the HTTP API: over a socket if a server runs,
 //! otherwise in their own process.
 
+mod announcement;
 pub mod api;
 pub mod app;
 pub mod cli;
@@ -12,6 +13,7 @@ mod config_check_store;
 mod configured_secrets;
 mod database_file;
 mod doctor;
+mod hint_feed;
 pub mod identity;
 mod installation;
 mod knowledge;

@@ -8,19 +8,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
-use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use werkruf_store::{Act, Author, SERVER_CHAIN};
 
+use crate::announcement::announce;
 use crate::app::App;
-use crate::cli::print;
 use crate::config::{Config, Connections};
 use crate::installation::put_budgets;
 use crate::listen::{Bounds, IsOperator, Listener, Proxies, Tls};
 use crate::lockfile::{LockFile, LockNote, reachable};
 use crate::start_error::StartError;
-use crate::{api, identity, mcp_tools, provider, retention, telemetry};
+use crate::{api, identity, mcp_tools, retention, telemetry};
 
 /// How long connections may take to close after the last turn has ended.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -65,7 +64,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     let mut lock = write_lock_file(&app, address, tls.as_deref())?;
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };
     let metrics_address = metrics.as_ref().and_then(|listener| listener.address().ok());
-    announce(&app, address, metrics_address, key.as_deref(), json);
+    announce(&app, &url(address, &app.config), metrics_address, key.as_deref(), json).await?;
 
     let stop = CancellationToken::new();
     // Before the first turn: a search of a resumed turn must not build an index itself.
@@ -306,46 +305,6 @@ fn write_lock_file(app: &App, address: SocketAddr, tls: Option<&Tls>) -> Result<
         certificate: tls.map(Tls::fingerprint),
     };
     LockFile::write(&path, note).map(Some).map_err(|source| StartError::Io { what: format!("cannot write {}", path.display()), source })
-}
-
-/// Prints address, model and database to stdout; the log goes to stderr.
-fn announce(app: &App, address: SocketAddr, metrics: Option<SocketAddr>, key: Option<&str>, json: bool) {
-    let address = url(address, &app.config);
-    let model = provider::describe(&app.config.model);
-    let database = app.config.database.to_string();
-    let curl = key.map(|key| curl(&address, key));
-    let metrics = metrics.map(|address| format!("http://{}/metrics", reachable(address)));
-    if json {
-        let line = json!({
-            "address": address, "model": model, "database": database, "key": key, "curl": curl, "four_eyes": app.config.four_eyes,
-            "metrics": metrics,
-        });
-        print::line(&line.to_string());
-        return;
-    }
-    print::line(&format!("Werkruf {} listens on {address}", env!("CARGO_PKG_VERSION")));
-    if let Some(public) = &app.config.public_url {
-        print::line(&format!("Public address: {public}"));
-    }
-    print::line(&format!("Model: {model}"));
-    print::line(&format!("Database: {database}"));
-    if let Some(metrics) = metrics {
-        print::line(&format!("Metrics: {metrics} (without a key)"));
-    }
-    if !app.config.four_eyes {
-        print::line("Approvals: four_eyes is off, so whoever asks for a call may also approve it");
-    }
-    match curl {
-        Some(curl) => print::line(&format!("Try it (this key is shown once):\n{curl}")),
-        None if app.config.admin_key.is_some() => print::line("Key: WERKRUF_ADMIN_KEY has every permission"),
-        None => print::line("Key: `werkruf keys create --tenant demo --user 1 --scopes chat,tools,read` makes another"),
-    }
-}
-
-fn curl(address: &str, key: &str) -> String {
-    format!(
-        "curl -N {address}/api/chat -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' -d '{{\"message\": \"Which requests are open for me today?\"}}'"
-    )
 }
 
 enum SignalRequest {

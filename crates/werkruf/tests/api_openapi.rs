@@ -48,3 +48,38 @@ fn every_operation_has_a_unique_name() {
     names.dedup();
     assert_eq!(names.len(), count);
 }
+
+/// What is wrong with the example of a request or response body.
+fn fault(document: &serde_json::Value, media: &serde_json::Value) -> Option<String> {
+    let Some(example) = media.get("example") else { return Some("it has no example".to_owned()) };
+    let schema = media.get("schema")?;
+    let whole = serde_json::json!({"allOf": [schema], "components": document["components"]});
+    let validator = match jsonschema::validator_for(&whole) {
+        Ok(validator) => validator,
+        Err(error) => return Some(format!("its schema is no schema: {error}")),
+    };
+    validator.iter_errors(example).next().map(|error| format!("{error} at {} in {example:#}", error.instance_path()))
+}
+
+#[test]
+fn every_operation_has_examples_that_its_schemas_allow() {
+    let document: serde_json::Value = serde_json::from_str(&werkruf::api::openapi()).unwrap();
+    let mut faults = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let bodies = operation["requestBody"]["content"].as_object().into_iter().flatten();
+            let responses = operation["responses"].as_object().unwrap();
+            let success = responses.iter().filter(|(status, _)| status.starts_with('2'));
+            let answers = success.flat_map(|(_, response)| response["content"].as_object().into_iter().flatten());
+            for (_, media) in bodies.chain(answers) {
+                faults.extend(fault(&document, media).map(|fault| format!("{method} {path}: {fault}")));
+            }
+            let is_empty = |(status, response): (&String, &serde_json::Value)| status.starts_with('2') && response.get("content").is_none();
+            let empty = responses.iter().find(|pair| is_empty(*pair)).map(|(status, _)| status.as_str());
+            if empty.is_some_and(|status| status != "204") && path != "/webhooks/whatsapp" {
+                faults.push(format!("{method} {path}: a success response has no body and is no 204"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -25,6 +25,7 @@ const ROWS: &str = "
   INSERT INTO users (tenant_id, id, first_name, last_name, locale) VALUES ('$tenant', 1, 'F', 'L', 'en-US');
   INSERT INTO user_roles VALUES ('$tenant', 1, 1);
   INSERT INTO api_keys (tenant_id, id, digest, scopes, created_at) VALUES ('$tenant', '$tenant', 'digest-$tenant', 'chat', now());
+  INSERT INTO console_sessions VALUES ('$tenant', '$tenant', 'digest-$tenant', false, '$tenant', NULL, now(), now());
   INSERT INTO conversations VALUES ('$tenant', '$tenant', '1', 'web', 'default', 'T', '{}', now(), now());
   INSERT INTO leases (tenant_id, conversation_id, epoch, next_event_seq, next_message_seq) VALUES ('$tenant', '$tenant', 0, 1, 1);
   INSERT INTO messages (id, tenant_id, created_at, conversation_id, content, role) VALUES ('$tenant', '$tenant', now(), '$tenant', 'C', 'user');

@@ -8,8 +8,8 @@ use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{clean_or_null, ms, p};
 use super::row::{Columns, all, first, only};
-use crate::usage_statistics::{REQUEST, Reads, settled_until, sort, start_of, sums_sql};
-use crate::{StoreError, StoreFuture, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
+use crate::usage_statistics::{MAX_TURN_REQUESTS, REQUEST, Reads, settled_until, sort, start_of, sums_sql};
+use crate::{StoreError, StoreFuture, TurnRequest, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
 
 impl UsageStatistics for PostgresStore {
     fn usage_sums(&self, query: UsageQuery) -> StoreFuture<'_, Vec<UsageSum>> {
@@ -19,10 +19,12 @@ impl UsageStatistics for PostgresStore {
             let rolled_up: Option<Date> = first(&found, |columns| columns.parsed(|text| text.parse().ok()))?;
             let Reads { days, rows: [head, middle, tail] } = Reads::of(&query, rolled_up);
             let (user, first_day, end_day) = (clean_or_null(query.user_id.as_deref()), days.0.to_string(), days.1.to_string());
-            let (first_day, end_day) = (first_day.as_str(), end_day.as_str());
+            let rolled_up = rolled_up.map(|day| day.to_string()).unwrap_or_default();
+            let (first_day, end_day, rolled_up) = (first_day.as_str(), end_day.as_str(), rolled_up.as_str());
             let times = [head.0, head.1, middle.0, middle.1, tail.0, tail.1].map(ms);
             let mut values = vec![p(&tenant), p(&user), p(&first_day), p(&end_day)];
             values.extend(times.iter().map(p));
+            values.push(p(&rolled_up));
             let sql = sums_sql(query.group_by, '$', DAY);
             let mut rows = all(&self.query(role, &sql, &values).await?, sum)?;
             sort(&mut rows, query.group_by);
@@ -47,6 +49,16 @@ impl UsageStatistics for PostgresStore {
             let (from, to, limit) = (ms(from), ms(to), i64::from(limit));
             let values = [p(&tenant_id), p(&from), p(&to), p(&after), p(&limit)];
             all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, request)
+        })
+    }
+
+    fn turn_requests(&self, tenant_id: Uuid, turn_id: Uuid, until: Uuid) -> StoreFuture<'_, Vec<TurnRequest>> {
+        Box::pin(async move {
+            let sql = format!(
+                "SELECT call_id, tokens_reasoning, tokens_total, {REQUEST} FROM api_usage WHERE tenant_id = $1 AND turn_id = $2 AND id <= $3
+                 ORDER BY id LIMIT {MAX_TURN_REQUESTS}"
+            );
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&turn_id), p(&until)]).await?, turn_request)
         })
     }
 
@@ -79,6 +91,11 @@ fn sum(columns: &mut Columns<'_>) -> Result<UsageSum, StoreError> {
         unpriced_calls: columns.int()?,
         estimated_calls: columns.int()?,
     })
+}
+
+fn turn_request(columns: &mut Columns<'_>) -> Result<TurnRequest, StoreError> {
+    let (call_id, tokens_reasoning, tokens_total) = (columns.id_or_null()?, columns.int()?, columns.int()?);
+    Ok(TurnRequest { call_id, tokens_reasoning, tokens_total, request: request(columns)? })
 }
 
 fn request(columns: &mut Columns<'_>) -> Result<UsageRequest, StoreError> {

@@ -21,7 +21,7 @@ const ERASED: &[(&str, &str)] = &[
     ("budgets", "scope subject period unit"),
     ("call_attempts", "error"),
     ("contacts", "channel account person address"),
-    ("conversations", "title state summary summary_untrusted"),
+    ("conversations", "title state summary summary_untrusted metadata"),
     ("events", "type data"),
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
@@ -39,6 +39,7 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("tenants", "slug", "a company"),
     ("branches", "name time_zone", "a site of the company"),
     ("roles", "name", "a role"),
+    ("console_sessions", "digest operator_digest", "a digest of random bits; the session ends with the key of the person"),
     ("permissions", "entity entity_type access scope", "permissions of a role"),
     ("conversations", "user_id channel assistant", "ids and names from the configuration"),
     ("leases", "owner", "a process"),
@@ -138,7 +139,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',
            idempotency_key = '{mark}';
          UPDATE turns SET partial = '{mark}', client = '{mark}', transcript_digest = '{mark}', request_digest = '{mark}', context = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
-         UPDATE conversations SET title = '{mark}', state = '{{\"a\": \"{mark}\"}}' WHERE user_id = '1';
+         UPDATE conversations SET title = '{mark}', state = '{{\"a\": \"{mark}\"}}', metadata = '{{\"a\": \"{mark}\"}}' WHERE user_id = '1';
          UPDATE conversations SET summary = '{mark}', summary_until = 1, summary_untrusted = '{mark}'
            WHERE id IN (SELECT conversation_id FROM turns WHERE user_id = '1');
          UPDATE events SET data = '{{\"a\": \"{mark}\"}}' WHERE turn_id IN (SELECT id FROM turns WHERE user_id = '1');

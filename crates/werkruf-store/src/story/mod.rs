@@ -8,8 +8,10 @@ mod approvals;
 mod audit;
 mod budget_changes;
 mod budgets;
+mod client_conversations;
 mod client_requests;
 mod closer;
+mod console;
 mod credentials;
 mod diagnosis;
 mod lists;
@@ -37,8 +39,10 @@ pub(crate) use approvals::*;
 pub(crate) use audit::*;
 pub(crate) use budget_changes::*;
 pub(crate) use budgets::*;
+pub(crate) use client_conversations::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
+pub(crate) use console::*;
 pub(crate) use credentials::*;
 pub(crate) use diagnosis::*;
 pub(crate) use lists::*;
@@ -81,6 +85,11 @@ macro_rules! tell {
             a_clients_results_replace_their_placeholders,
             a_conversation_is_found_by_its_transcript_digest,
             a_withdrawn_client_request_is_marked_and_kept,
+            metadata_of_a_conversation_is_replaced,
+            items_are_appended_between_turns_only,
+            a_result_for_a_call_without_a_turn_is_stored,
+            messages_are_changed_together_or_not_at_all,
+            a_copy_has_the_messages_up_to_its_turn,
             a_turn_waits_for_an_approval_and_continues,
             whoever_asked_cannot_approve,
             an_expired_approval_cannot_be_decided,
@@ -129,6 +138,9 @@ macro_rules! tell {
             a_rotated_key_lives_no_longer_than_its_overlap,
             the_last_use_of_a_key_is_stored,
             names_without_a_role_are_unknown,
+            a_link_becomes_one_session,
+            a_holder_has_a_bounded_number_of_sessions,
+            what_moved_is_found_by_id_state_and_name,
             tenants_and_settings_are_stored,
             acts_on_keys_are_recorded,
             an_act_of_the_server_has_its_own_chain,
@@ -182,6 +194,7 @@ macro_rules! tell {
             a_takeover_counts_the_lost_request,
             a_deleted_budget_is_not_counted_any_more,
             budgets_of_the_configuration_keep_their_counters,
+            a_budget_of_many_lists_those_that_used_most,
             budgets_of_tenants_are_separate,
             acts_on_budgets_are_recorded,
             a_new_budget_counts_rows_of_processes_that_did_not_know_it,

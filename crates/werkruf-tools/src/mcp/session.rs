@@ -22,7 +22,7 @@ use super::link::{Connection, Link};
 use super::offer::Offer;
 
 /// The time for opening a connection. A server of the older protocol that does not answer the first question takes ten seconds of it.
-const CONNECT: Duration = Duration::from_secs(30);
+const CONNECT: Duration = Duration::from_secs(60);
 const LIST: Duration = Duration::from_secs(30);
 /// Pins are compared this often, so that an acceptance counts on all servers of a cluster.
 const COMPARE: Duration = Duration::from_secs(3);
@@ -81,10 +81,10 @@ impl Session {
     /// Keeps the connection until `stop`.
     pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let server = self.offer.config.name.clone();
-        let mut backoff = FIRST_BACKOFF;
+        let (mut backoff, mut is_second) = (FIRST_BACKOFF, false);
         loop {
             let stable = Deadline::after(STABLE);
-            let Err(why) = self.connect_and_follow(&stop).await else { return };
+            let Err(why) = self.connect_and_follow(&stop, is_second).await else { return };
             if stable.passed() {
                 backoff = FIRST_BACKOFF;
             }
@@ -95,14 +95,15 @@ impl Session {
                 () = tokio::time::sleep(backoff) => {}
             }
             backoff = (backoff * 2).min(LONGEST_BACKOFF);
+            is_second = !is_second;
         }
     }
 
     /// Ok when it was stopped, else why the connection ended.
-    async fn connect_and_follow(&self, stop: &CancellationToken) -> Result<(), String> {
+    async fn connect_and_follow(&self, stop: &CancellationToken, is_second: bool) -> Result<(), String> {
         let opened = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            opened = self.open() => opened?,
+            opened = self.open(is_second) => opened?,
         };
         let Opened { service, child, _pumps, listed } = opened;
         let (peer, cancel) = (service.peer().clone(), service.cancellation_token());
@@ -124,10 +125,16 @@ impl Session {
         ended
     }
 
-    async fn open(&self) -> Result<Opened, String> {
+    /// Every second attempt with a program speaks the older protocol from the start: the SDK waits ten seconds for the first answer of the newer
+    /// one, which a program that starts slowly would never give in time.
+    async fn open(&self, is_second: bool) -> Result<Opened, String> {
         let listed = Arc::new(Notify::new());
         let listener = Listener { listed: Arc::clone(&listed) };
-        let lifecycle = ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
+        let lifecycle = if is_second && matches!(self.reach, Reach::Child { .. }) {
+            ClientLifecycleMode::Initialize
+        } else {
+            ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
+        };
         let late = |_| "it did not answer in time".to_owned();
         match &self.reach {
             Reach::Http { url, headers } => {

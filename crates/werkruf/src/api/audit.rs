@@ -36,6 +36,8 @@ struct AuditQuery {
     /// 1 to 1000; 100 by default.
     #[param(value_type = Option<u32>)]
     limit: Option<String>,
+    /// `asc` (oldest first) or `desc`.
+    order: Option<String>,
     /// A slug or an id, or `server` for acts on the whole server. Only the operator may name another chain than its tenant's.
     tenant: Option<String>,
 }
@@ -101,21 +103,44 @@ struct AuditList {
     next_after: Option<i64>,
 }
 
-/// The administrative acts of a tenant, oldest first.
+/// The administrative acts of a tenant.
 #[utoipa::path(get, path = "/api/audit", tag = "admin", params(AuditQuery),
     responses((status = 200, body = AuditList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn list_audit(ApiCaller { api, identity }: ApiCaller, Params(query): Params<AuditQuery>) -> Result<Json<AuditList>, ApiError> {
     let chain = chain(&api, &identity, query.tenant.as_deref()).await?;
     let after = match query.after.as_deref().map(str::parse::<i64>) {
-        None => 0,
-        Some(Ok(after)) if after >= 0 => after,
+        None => None,
+        Some(Ok(after)) if after >= 0 => Some(after),
         Some(_) => return Err(ApiError::invalid("after takes the last seq of the page before.")),
     };
     let limit = page::limit(query.limit.as_deref())?;
-    let rows = api.app.store.audit_entries(chain, after, limit).await?;
-    let next_after = rows.last().filter(|_| u32::try_from(rows.len()).is_ok_and(|found| found >= limit)).map(|row| row.seq);
+    let (rows, next_after) = match query.order.as_deref() {
+        None | Some("asc") => oldest_first(&api, chain, after.unwrap_or(0), limit).await?,
+        Some("desc") => newest_first(&api, chain, after, limit).await?,
+        Some(_) => return Err(ApiError::invalid("order takes asc or desc.")),
+    };
     let audit = rows.into_iter().map(EntryView::new).collect::<Result<_, _>>()?;
     Ok(Json(AuditList { audit, next_after }))
+}
+
+async fn oldest_first(api: &ApiState, chain: Uuid, after: i64, limit: u32) -> Result<(Vec<AuditRow>, Option<i64>), ApiError> {
+    let rows = api.app.store.audit_entries(chain, after, limit).await?;
+    let next_after = rows.last().filter(|_| u32::try_from(rows.len()).is_ok_and(|found| found >= limit)).map(|row| row.seq);
+    Ok((rows, next_after))
+}
+
+/// The entries of a chain have no holes, so a page from its end is read by its numbers.
+async fn newest_first(api: &ApiState, chain: Uuid, after: Option<i64>, limit: u32) -> Result<(Vec<AuditRow>, Option<i64>), ApiError> {
+    let last = match after {
+        Some(after) => after - 1,
+        None => api.app.store.audit_head(chain).await?.map_or(0, |head| head.seq),
+    };
+    let before = (last - i64::from(limit)).max(0);
+    let mut rows = api.app.store.audit_entries(chain, before, limit).await?;
+    rows.retain(|row| row.seq <= last);
+    rows.reverse();
+    let next_after = rows.last().map(|row| row.seq).filter(|seq| *seq > 1);
+    Ok((rows, next_after))
 }
 
 /// The first break of a chain.

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::{CallStatus, Runner, Uuid};
+use werkruf_contract::{CallStatus, Runner, Usage, Uuid};
 use werkruf_store::{ApprovalFilter, CallRow, MessageRow, Page};
 
 use super::approvals::ApprovalView;
@@ -20,6 +20,7 @@ use super::conversations::MessageView;
 use super::error::ApiError;
 use super::events::EventView;
 use super::policy::{ApiCaller, Policy};
+use super::timeline::usage_of_call;
 use super::view::{Iso, error_detail, raw};
 use super::{ApiState, lookup};
 
@@ -68,6 +69,9 @@ struct Explanation<'a> {
     approval: Option<ApprovalView<'a>>,
     attempts: Vec<Attempt>,
     outcome: Outcome<'a>,
+    /// What the call used of models, and its price; null if it used nothing that is counted.
+    #[schema(value_type = Option<Object>)]
+    usage: Option<Usage>,
     events: Vec<EventView>,
 }
 
@@ -103,6 +107,7 @@ async fn explain(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathPara
         taint: raw(call.taint.as_deref()),
         attempts: attempts(records, &call, admin).await?,
         outcome,
+        usage: usage_of_call(&api, &turn, call.id).await?,
         events: events(records, &call, &turn).await?,
     };
     Ok(Json(explanation).into_response())

@@ -4,7 +4,7 @@
 //! [`Policy`]. `/openapi.json` is generated from the code; `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi`
 //! writes the committed copy.
 //!
-//! Invariants: only the routes in `open_routes` answer without a credential, and an unknown path needs one too; every authenticated
+//! Invariants: only the routes in `open_routes` and the files of `pages` answer without a credential, and an unknown path needs one too; every authenticated
 //! route has a policy; every error is an [`ApiError`].
 
 mod access_log;
@@ -19,6 +19,7 @@ mod byte_budget;
 mod call_view;
 mod calls;
 pub(crate) mod chat;
+mod console;
 pub(crate) mod context;
 mod conversation_stream;
 mod conversations;
@@ -28,9 +29,11 @@ mod envelope;
 mod erasure;
 pub(crate) mod error;
 mod events;
+mod examples;
 mod explain;
 #[cfg(feature = "flights")]
 mod flights;
+mod gzip;
 mod health;
 pub(crate) mod history;
 mod invoke;
@@ -43,9 +46,11 @@ mod legacy;
 pub(crate) mod lookup;
 mod metrics;
 mod openapi;
+mod openapi_complete;
 pub(crate) mod outage;
 mod outbox;
 mod page;
+pub(crate) mod pages;
 mod people;
 mod people_may;
 mod people_schemas;
@@ -57,6 +62,8 @@ mod retention;
 mod secrets;
 pub(crate) mod sse;
 mod status;
+mod stream;
+mod timeline;
 mod tool_pins;
 mod tools;
 mod turns;
@@ -85,6 +92,7 @@ use crate::app::App;
 use crate::config::ModulesOn;
 use crate::listen::Proxies;
 use crate::openai;
+use crate::openai_path;
 use crate::whatsapp;
 
 /// The state that all handlers share.
@@ -116,6 +124,9 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(history::routes())
         .merge(events::routes())
         .merge(turns::routes())
+        .merge(timeline::routes())
+        .merge(stream::routes())
+        .merge(console::routes())
         .merge(calls::routes())
         .merge(approvals::routes())
         .merge(outbox::routes())
@@ -147,9 +158,9 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
     routes
 }
 
-/// The routes that need no credential: probes, and webhooks, whose requests are signed.
+/// The routes that need no credential: probes, the sign-in, and webhooks, whose requests are signed.
 fn open_routes() -> OpenApiRouter<Arc<ApiState>> {
-    health::routes().merge(whatsapp::webhook::routes())
+    health::routes().merge(console::open_routes()).merge(whatsapp::webhook::routes())
 }
 
 /// The routes of a module. While the module is off, each of them answers with an error that names the module.
@@ -168,16 +179,21 @@ pub fn router(app: Arc<App>) -> Router {
     let api = Arc::new(ApiState { app, writer_progress: LoopProgress::default(), proxies, bytes });
     let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
     let (open, _) = open_routes().split_for_parts();
-    authenticated_routes
+    let router = authenticated_routes
         .method_not_allowed_fallback(envelope::method_not_allowed)
         .fallback(envelope::unknown_route)
         .layer(from_fn_with_state(Arc::clone(&api), byte_budget::hold))
         .layer(from_fn_with_state(Arc::clone(&api), policy::authenticate))
-        .merge(open.method_not_allowed_fallback(envelope::method_not_allowed))
+        .merge(open.merge(pages::routes()).method_not_allowed_fallback(envelope::method_not_allowed))
+        .layer(from_fn(pages::lead_to_console))
         .layer(from_fn_with_state(Arc::clone(&api), outage::refuse))
         .layer(cors)
+        .layer(from_fn(cors::allow_sdk_headers))
         .layer(CatchPanicLayer::custom(envelope::panicked))
         .layer(from_fn_with_state(Arc::clone(&api), envelope::envelope))
+        .layer(from_fn(gzip::compress))
         .layer(from_fn_with_state(Arc::clone(&api), access_log::record))
-        .with_state(api)
+        .with_state(api);
+    // A layer of the router itself would come after the path was matched.
+    Router::new().fallback_service(router).layer(from_fn(openai_path::forgive_slashes))
 }

@@ -13,11 +13,14 @@ use super::ApiState;
 use super::error::ApiError;
 use crate::identity::Identity;
 use crate::identity::access::admit;
+use crate::identity::origin::RequestHead;
 use crate::listen::client_address;
 
 /// The scopes that a route needs, and whether the request must name a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
+    /// Any credential: the route tells the caller about the credential itself.
+    Any,
     /// Scope chat, and a user.
     Chat,
     /// Scope tools, and a user.
@@ -48,6 +51,7 @@ impl Policy {
     fn check(self, identity: &Identity) -> Result<(), ApiError> {
         let scopes = identity.scopes;
         let (allowed, needed) = match self {
+            Self::Any => return Ok(()),
             Self::Chat => (scopes.chat, "chat"),
             Self::Invoke => (scopes.tools, "tools"),
             Self::Read => (scopes.read || scopes.chat || scopes.admin, "read or chat"),
@@ -69,7 +73,7 @@ impl Policy {
             Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall | Self::WriteDocuments => {
                 identity.visibility().map(|_| ())
             }
-            Self::ReadTools | Self::Admin | Self::Operator => Ok(()),
+            Self::Any | Self::ReadTools | Self::Admin | Self::Operator => Ok(()),
         }
     }
 
@@ -92,7 +96,8 @@ async fn enforce(policy: Policy, Authenticated(identity): Authenticated, request
 /// The authentication layer: identifies the caller of a request, counts the request, and ties an event stream to the credential.
 pub(crate) async fn authenticate(State(api): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
     let address = client_address(request.extensions(), request.headers(), &api.proxies);
-    match admit(&api.app, address, request.uri().path(), request.headers()).await {
+    let head = RequestHead { method: request.method(), uri: request.uri(), headers: request.headers() };
+    match admit(&api.app, address, &head).await {
         Ok(identity) => {
             let identity = Arc::new(identity);
             request.extensions_mut().insert(Authenticated(Arc::clone(&identity)));
@@ -140,6 +145,7 @@ mod tests {
     use super::Policy;
     use crate::identity::Identity;
 
+    /// Every policy that asks for more than a credential.
     const ALL: [Policy; 12] = [
         Policy::Chat,
         Policy::Invoke,
@@ -168,6 +174,7 @@ mod tests {
             safety_mode: None,
             collection: None,
             address: None,
+            session_id: None,
         }
     }
 

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{TurnStatus, Uuid};
+use werkruf_store::TurnRow;
 
 use super::body::PathParam;
 use super::chat::RunningTurn;
@@ -24,14 +25,14 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 }
 
 #[derive(Serialize, ToSchema)]
-struct TurnMessage<'a> {
+pub(crate) struct TurnMessage<'a> {
     role: &'static str,
     content: &'a str,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = Turn)]
-struct TurnView<'a> {
+pub(crate) struct TurnView<'a> {
     id: Uuid,
     conversation_id: Option<Uuid>,
     #[schema(value_type = String)]
@@ -47,22 +48,28 @@ struct TurnView<'a> {
     message: Option<TurnMessage<'a>>,
 }
 
+impl<'a> TurnView<'a> {
+    /// Builds the view. Only an admin sees the cause of an error.
+    pub(crate) fn new(row: &'a TurnRow, admin: bool) -> Self {
+        Self {
+            id: row.id,
+            conversation_id: row.conversation_id,
+            status: row.status,
+            step: row.step,
+            error: error_detail(row.error.as_deref(), admin),
+            created_at: Iso(row.created_at),
+            finished_at: row.finished_at.map(Iso),
+            message: row.message.as_deref().map(|content| TurnMessage { role: "assistant", content }),
+        }
+    }
+}
+
 /// One turn.
 #[utoipa::path(get, path = "/api/turns/{id}", operation_id = "get_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 200, body = TurnView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let row = lookup::turn(&api, &identity, &id).await?;
-    let view = TurnView {
-        id: row.id,
-        conversation_id: row.conversation_id,
-        status: row.status,
-        step: row.step,
-        error: error_detail(row.error.as_deref(), identity.scopes.admin),
-        created_at: Iso(row.created_at),
-        finished_at: row.finished_at.map(Iso),
-        message: row.message.as_deref().map(|content| TurnMessage { role: "assistant", content }),
-    };
-    Ok(Json(view).into_response())
+    Ok(Json(TurnView::new(&row, identity.scopes.admin)).into_response())
 }
 
 /// Requests the cancellation of a turn. The turn ends with `canceled`.

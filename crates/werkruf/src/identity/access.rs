@@ -5,16 +5,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::json;
 use werkruf_llm::network;
 use werkruf_runtime::{Rate, RateLimiter, RateSubject};
 use werkruf_store::{Act, Author, Cluster, KeyRow, SERVER_CHAIN};
 
 use super::bearer::{self, Bearer, NoBearer, RequestCount};
+use super::console_session;
 use super::failed_logins::{FailedLoginReport, FailedLogins};
 use super::key_uses::KeyUses;
 use super::open_streams::OpenStreams;
+use super::origin::RequestHead;
 use super::{Identity, credential, identify};
 use crate::api::ApiError;
 use crate::app::App;
@@ -44,24 +46,30 @@ impl Access {
 }
 
 /// Identifies the caller of a request and counts the request. `address` is `None` where it is not known.
-pub(crate) async fn admit(app: &App, address: Option<IpAddr>, path: &str, headers: &HeaderMap) -> Result<Identity, ApiError> {
-    let credential = credential(headers)?;
-    let bearer = match bearer::find(app, address, credential).await {
-        Ok(bearer) => bearer,
+pub(crate) async fn admit(app: &App, address: Option<IpAddr>, head: &RequestHead<'_>) -> Result<Identity, ApiError> {
+    let (credential, found) = match console_session::token(app, head)? {
+        Some(token) => (token, console_session::find(app, address, token).await),
+        None => {
+            let credential = credential(head.headers)?;
+            (credential, bearer::find(app, address, credential).await.map(|bearer| (bearer, None)))
+        }
+    };
+    let (bearer, session) = match found {
+        Ok(found) => found,
         Err(NoBearer::Other(error)) => return Err(error),
         Err(NoBearer::Wrong(error)) => return Err(failed_login(app, address, credential, error).await),
     };
     let mut count = RequestCount::of(app, &bearer);
     count.check()?;
-    let identity = match identify(app, headers, &bearer, &mut count).await {
-        Ok(identity) => Identity { address, ..identity },
+    let identity = match identify(app, head.headers, &bearer, &mut count).await {
+        Ok(identity) => Identity { address, ..identity }.in_session(session),
         Err(error) => {
             count.take().await?;
             return Err(error);
         }
     };
     // Programs use `/v1`: their key counts there, as for turns. The limit of a user is for people.
-    let by_key = matches!(bearer, Bearer::Key(_)) && is_openai_path(path);
+    let by_key = matches!(bearer, Bearer::Key(_)) && is_openai_path(head.uri.path());
     // The user first: what one user is refused must not use up the key that users share.
     if let Some(principal) = identity.principal.as_ref().filter(|_| !identity.is_operator() && !by_key) {
         let (user, per_minute) = (RateSubject::User(principal.user_id.clone()), app.config.requests.per_minute_user);
@@ -75,7 +83,7 @@ pub(crate) async fn admit(app: &App, address: Option<IpAddr>, path: &str, header
 }
 
 /// The error for a wrong credential. Only wrong ones have to wait: nobody locks out others who share an address.
-async fn failed_login(app: &App, address: Option<IpAddr>, credential: &str, error: ApiError) -> ApiError {
+pub(super) async fn failed_login(app: &App, address: Option<IpAddr>, credential: &str, error: ApiError) -> ApiError {
     let failed = app.access.failed_logins.failed(address, credential);
     if let Some(report) = &failed.report {
         report_failed_logins(app, report).await;
@@ -114,7 +122,8 @@ pub async fn watch(app: Arc<App>) {
     let access = &app.access;
     let expired = repeat(async || access.streams.end_expired(app.clock.now()));
     let revoked = repeat(async || {
-        for ended in [access.streams.end_revoked(&app).await, access.streams.end_deactivated(&app).await] {
+        let streams = &access.streams;
+        for ended in [streams.end_revoked(&app).await, streams.end_deactivated(&app).await, streams.end_signed_out(&app).await] {
             if let Err(error) = ended {
                 tracing::warn!(%error, "the credentials of open streams could not be checked");
             }

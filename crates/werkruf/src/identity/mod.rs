@@ -6,6 +6,7 @@
 pub(crate) mod access;
 mod bearer;
 mod claims;
+pub(crate) mod console_session;
 mod credential;
 mod failed_logins;
 mod jwks;
@@ -13,6 +14,7 @@ mod jwt;
 mod key_cache;
 mod key_uses;
 mod open_streams;
+pub(crate) mod origin;
 mod secret;
 mod tokens;
 
@@ -32,11 +34,13 @@ use crate::app::App;
 use crate::config::{TokenIssuer, UnknownRoles, UnknownUsers};
 
 pub use access::watch;
+pub use console_session::operator_link;
 pub use secret::new_secret;
 pub use tokens::Tokens;
 
 use bearer::{Bearer, RequestCount, refused_token};
 use claims::TokenUser;
+use console_session::SessionEnd;
 use jwt::TokenFault;
 
 const DEFAULT_TENANT: &str = "demo";
@@ -62,6 +66,8 @@ pub struct Identity {
     pub collection: Option<String>,
     /// Where the request came from; `None` inside this process.
     pub address: Option<IpAddr>,
+    /// The session of the console that the request has instead of a key.
+    pub session_id: Option<Uuid>,
 }
 
 /// The users whose rows a request may see.
@@ -89,6 +95,12 @@ impl Identity {
         let user_id = self.principal.as_ref().map(|user| user.user_id.clone());
         let actor = Actor { user_id, key_id: self.key_id, operator: self.operator };
         Author { actor, address: self.address.map(|address| address.to_string()) }
+    }
+
+    /// The same identity in a session, which may end before its credential.
+    fn in_session(self, session: Option<SessionEnd>) -> Self {
+        let Some(SessionEnd { id, at }) = session else { return self };
+        Self { session_id: Some(id), until: Some(self.until.map_or(at, |until| until.min(at))), ..self }
     }
 
     /// Whether the caller is the operator, not an API key or a token.
@@ -143,7 +155,19 @@ async fn identify(app: &App, headers: &HeaderMap, bearer: &Bearer<'_>, count: &m
     let until = key.and_then(|key| app.config.auth.key_ends(key));
     let (safety_mode, collection) = key.map_or((None, None), |key| (key.safety_mode.clone(), key.collection.clone()));
     let (operator, key_id, key_root) = (key.is_none(), key.map(|key| key.id), key.map(KeyRow::root));
-    Ok(Identity { tenant_id, scopes, operator, key_id, key_root, principal, until, safety_mode, collection, address: None })
+    Ok(Identity {
+        tenant_id,
+        scopes,
+        operator,
+        key_id,
+        key_root,
+        principal,
+        until,
+        safety_mode,
+        collection,
+        address: None,
+        session_id: None,
+    })
 }
 
 /// The user of a request: that of the key, or the one that the request names, if the key may act for it.
@@ -191,6 +215,7 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, token: &TokenUser
         safety_mode: None,
         collection: None,
         address: None,
+        session_id: None,
     })
 }
 

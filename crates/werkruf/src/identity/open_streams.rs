@@ -27,6 +27,7 @@ struct Streams {
 }
 
 struct OpenStream {
+    session_id: Option<Uuid>,
     key_id: Option<Uuid>,
     user: Option<(Uuid, i64)>,
     until: Option<Timestamp>,
@@ -34,15 +35,21 @@ struct OpenStream {
 }
 
 impl OpenStreams {
-    /// Ties an event stream to the credential of its caller. Other responses and those of the operator stay as they are.
+    /// Ties an event stream to the credential of its caller. Other responses, and those of the operator's own key, stay as they are.
     pub(crate) fn tie(&self, identity: &Identity, response: Response) -> Response {
         let is_stream = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
-        if !is_stream || identity.is_operator() {
+        if !is_stream || (identity.is_operator() && identity.session_id.is_none()) {
             return response;
         }
         let end = CancellationToken::new();
         let user = identity.principal.as_ref().and_then(|user| Some((user.tenant_id, user.user_id.parse().ok()?)));
-        let registered = self.register(OpenStream { key_id: identity.key_id, user, until: identity.until, end: end.clone() });
+        let registered = self.register(OpenStream {
+            session_id: identity.session_id,
+            key_id: identity.key_id,
+            user,
+            until: identity.until,
+            end: end.clone(),
+        });
         response.map(|body| {
             let chunks = body.into_data_stream().take_until(end.cancelled_owned());
             Body::from_stream(chunks.inspect(move |_| {
@@ -91,6 +98,21 @@ impl OpenStreams {
         for stream in self.lock().open.values() {
             // A key that was not asked for belongs to a stream that opened meanwhile.
             if stream.key_id.is_some_and(|id| !valid.contains(&id) && ids.binary_search(&id).is_ok()) {
+                stream.end.cancel();
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the streams of sessions that were signed out.
+    pub(super) async fn end_signed_out(&self, app: &App) -> Result<(), StoreError> {
+        let ids: BTreeSet<Uuid> = self.lock().open.values().filter_map(|stream| stream.session_id).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let left: BTreeSet<Uuid> = app.store.console_sessions_by_id(ids.iter().copied().collect()).await?.into_iter().collect();
+        for stream in self.lock().open.values() {
+            if stream.session_id.is_some_and(|id| ids.contains(&id) && !left.contains(&id)) {
                 stream.end.cancel();
             }
         }

@@ -24,6 +24,8 @@ mod collector;
 #[cfg(test)]
 mod compaction;
 #[cfg(test)]
+mod console;
+#[cfg(test)]
 mod context;
 #[cfg(test)]
 mod conversations;
@@ -44,6 +46,8 @@ mod formats;
 mod graph;
 #[cfg(test)]
 mod held_turn;
+#[cfg(test)]
+mod hints;
 #[cfg(test)]
 mod idempotency;
 #[cfg(test)]
@@ -109,3 +113,5 @@ mod usage_costs;
 mod webhooks;
 #[cfg(test)]
 mod whatsapp;
+#[cfg(test)]
+mod wire;

@@ -233,7 +233,7 @@ fn parse(frame: &str) -> Option<Event> {
     let field = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     Some(Event {
         id: field("id:").map(|id| id.parse().unwrap()),
-        name: field("event:")?.to_owned(),
+        name: field("event:").unwrap_or("message").to_owned(),
         data: serde_json::from_str(field("data:")?).unwrap(),
     })
 }

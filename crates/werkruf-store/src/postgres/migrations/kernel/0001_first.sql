@@ -126,6 +126,21 @@ CREATE UNLOGGED TABLE rate_windows (
   PRIMARY KEY (tenant_id, subject)
 );
 
+-- Sign-in to the console. link: a link that works once, and then becomes a session. digest: of the token in the link or in the cookie. key_id: the key
+-- that the session stands for; null: the operator, as long as the operator's key has the digest operator_digest.
+CREATE TABLE console_sessions (
+  tenant_id  uuid NOT NULL,
+  id         uuid NOT NULL,
+  digest     text NOT NULL UNIQUE,
+  link       boolean NOT NULL,
+  key_id     uuid,
+  operator_digest text CHECK ((operator_digest IS NULL) <> (key_id IS NULL)),
+  created_at timestamptz NOT NULL,
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX console_sessions_expiring ON console_sessions (expires_at);
+
 -- ---------------------------------------------------------------- conversations
 
 CREATE TABLE conversations (
@@ -143,13 +158,15 @@ CREATE TABLE conversations (
   summary_until bigint,
   -- The untrusted results that the summary covers, as a JSON array.
   summary_untrusted text,
+  -- What a client of /v1/conversations stores with it.
+  metadata      jsonb NOT NULL DEFAULT '{}',
   PRIMARY KEY (tenant_id, id)
 ) WITH (fillfactor = 85);
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
 
 -- conversation_id is the id of the stream: the conversation, or the turn where a turn has no conversation. Every commit updates a row
 -- here, so the table has no further index and free space in each page: the update stays on its page. last_write: id of the newest
--- write that was committed under this lease.
+-- write that was committed under this lease. read_until: some process has readers of the stream, and says so again before then.
 CREATE TABLE leases (
   tenant_id        uuid NOT NULL,
   conversation_id  uuid NOT NULL,
@@ -159,6 +176,7 @@ CREATE TABLE leases (
   next_message_seq bigint NOT NULL,
   expires_at       timestamptz,
   last_write       uuid,
+  read_until       timestamptz,
   PRIMARY KEY (tenant_id, conversation_id)
 ) WITH (fillfactor = 50);
 
@@ -529,6 +547,7 @@ CREATE TABLE budget_periods (
   PRIMARY KEY (tenant_id, budget_id, subject, period_start),
   FOREIGN KEY (tenant_id, budget_id) REFERENCES budgets (tenant_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 50);
+CREATE INDEX budget_periods_by_start ON budget_periods (period_start, tenant_id);
 
 -- The worst cases of requests in progress, one row per request and counter. Whoever changes a row has locked its counter.
 CREATE TABLE budget_reservations (
