@@ -122,6 +122,8 @@ ROUTES = {
     "POST /api/admin/backup": lambda ask: (None, {"path": "/nowhere/x.db"}, {}),
     "POST /api/admin/import": lambda ask: (None, {"from": "sqlite:/nowhere/x.db"}, {}),
     "POST /api/admin/reload": lambda ask: (None, None, {}),
+    "GET /api/admin/tools": lambda ask: (None, None, {}),
+    "POST /api/admin/tools/{name}/accept": lambda ask: ("/api/admin/tools/x_y/accept", None, {}),
     "GET /api/admin/status": lambda ask: (None, None, {}),
     "GET /api/admin/doctor": lambda ask: (None, None, {}),
     "GET /metrics": lambda ask: (None, None, {}),

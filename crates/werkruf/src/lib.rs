@@ -22,6 +22,7 @@ pub mod lockfile;
 mod log_writer;
 mod loops;
 mod mcp;
+mod mcp_tools;
 mod metrics;
 pub mod modules;
 mod openai;

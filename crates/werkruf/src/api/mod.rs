@@ -64,6 +64,7 @@ pub(crate) mod sse;
 mod status;
 mod stream;
 mod timeline;
+mod tool_pins;
 pub(crate) mod tools;
 mod turns;
 mod usage;
@@ -134,6 +135,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(alerts::routes())
         .merge(explain::routes())
         .merge(tools::routes())
+        .merge(tool_pins::routes())
         .merge(invoke::routes())
         .merge(keys::routes())
         .merge(audit::routes())
