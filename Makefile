@@ -25,9 +25,9 @@ web/dist/index.html: $(WEB_SOURCES)
 	@cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build
 	@touch $@
 
-# A newcomer without Node gets a running server all the same.
+# A newcomer without Node, or without its registry, gets a running server all the same.
 console-if-node:
-	@if command -v npm >/dev/null && test -f web/package.json; then $(MAKE) --no-print-directory console; \
+	@if command -v npm >/dev/null && test -f web/package.json; then $(MAKE) --no-print-directory console || echo "The console was not built (see above); the server starts without it."; \
 	else echo "Without Node $(NEED_NODE) or newer the server has no console; everything else works."; fi
 
 # Cargo is asked only if a source is newer than the binary, so that a built server starts at once.

@@ -12,6 +12,8 @@ use sha2::{Digest, Sha256};
 
 /// Where Vite writes the console, from the folder of this crate.
 const CONSOLE: &str = "../../web/dist";
+/// The page of a program without the console, and the page of the API reference.
+const OWN_PAGES: &str = "src/api/pages";
 /// What the API reference needs of Swagger UI.
 const SWAGGER_UI: [&str; 2] = ["swagger-ui-bundle.js", "swagger-ui.css"];
 
@@ -20,6 +22,7 @@ fn main() -> Result<()> {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or_else(|| Error::other("cargo names no OUT_DIR"))?);
     let mut list = String::new();
     write_list(&mut list, &out, "CONSOLE", &console_files()?)?;
+    write_list(&mut list, &out, "OWN_PAGES", &own_pages()?)?;
     write_list(&mut list, &out, "SWAGGER_UI", &swagger_ui_files()?)?;
     std::fs::write(out.join("embedded_files.rs"), list)
 }
@@ -72,6 +75,14 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut Vec<(String, Vec<u8>)>) 
         }
     }
     Ok(())
+}
+
+fn own_pages() -> Result<Vec<(String, Vec<u8>)>> {
+    println!("cargo::rerun-if-changed={OWN_PAGES}");
+    let mut files = Vec::new();
+    read_folder(Path::new(OWN_PAGES), "", &mut files)?;
+    files.sort();
+    Ok(files)
 }
 
 fn swagger_ui_files() -> Result<Vec<(String, Vec<u8>)>> {

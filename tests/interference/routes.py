@@ -72,9 +72,13 @@ def import_rows(ask):
 
 def at(path, body=None):
     """A route with an id in its path, and perhaps a body."""
-    kind = path.split("/")[2] if path.startswith("/api") else "response"
-    kind = {"conversations": "conversation", "tool-calls": "call", "turns": "turn", "approvals": "approval", "keys": "key"}.get(kind, kind)
+    kind = path.split("/")[2]
+    kind = {"responses": "response", "chat": "turn", "conversations": "conversation", "tool-calls": "call", "turns": "turn", "approvals": "approval", "keys": "key"}.get(kind, kind)
     return lambda ask: ((path, ask.id(kind)), body(ask) if body else None, {})
+
+
+def item(ask):
+    return ("/v1/conversations/{id}/items/" + ask.random.choice(("msg_x", "msg_00000000000070008000000000000001_0")), ask.id("conversation")), None, {}
 
 
 def listed(path, *filters):
@@ -186,6 +190,18 @@ ROUTES = {
     "GET /v1/models": lambda ask: (None, None, {}),
     "GET /v1/models/{id}": lambda ask: (f"/v1/models/{ask.random.choice(('default', 'of-the-others', 'none'))}", None, {}),
     "POST /v1/responses": lambda ask: (None, {"model": "default", "input": ask.words(), **ask.random.choice(({}, {"previous_response_id": ask.id("response")}))}, ask.context()),
+    "POST /v1/responses/compact": lambda ask: (None, {"model": "default", "input": ask.words(), **ask.random.choice(({}, {"previous_response_id": ask.id("response")}))}, {}),
+    "POST /v1/responses/input_tokens": lambda ask: (None, {"model": "default", "input": ask.words(), **ask.random.choice(({}, {"conversation": ask.id("conversation")}))}, {}),
+    "GET /v1/chat/completions/{id}": at("/v1/chat/completions/{id}"),
+    "POST /v1/embeddings": lambda ask: (None, {"model": "e", "input": ask.words()}, {}),
+    "POST /v1/conversations": lambda ask: (None, {"items": [{"role": "user", "content": ask.words()}], "metadata": {"topic": ask.words(1)}}, {}),
+    "GET /v1/conversations/{id}": at("/v1/conversations/{id}"),
+    "POST /v1/conversations/{id}": at("/v1/conversations/{id}", lambda ask: {"metadata": {"topic": ask.words(1)}}),
+    "DELETE /v1/conversations/{id}": at("/v1/conversations/{id}"),
+    "GET /v1/conversations/{id}/items": at("/v1/conversations/{id}/items"),
+    "POST /v1/conversations/{id}/items": at("/v1/conversations/{id}/items", lambda ask: {"items": [{"role": "user", "content": ask.words()}]}),
+    "GET /v1/conversations/{id}/items/{item_id}": item,
+    "DELETE /v1/conversations/{id}/items/{item_id}": item,
     "GET /v1/responses/{id}": at("/v1/responses/{id}"),
     "DELETE /v1/responses/{id}": at("/v1/responses/{id}"),
     "POST /v1/responses/{id}/cancel": at("/v1/responses/{id}/cancel"),

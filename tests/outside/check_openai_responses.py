@@ -105,7 +105,7 @@ def check_responses_a_stream_continues_after_the_server_died():
         assert follow(server, name, 0) == (received + rest)[1:]
 
 
-def check_responses_a_disconnected_client_does_not_stop_its_response():
+def check_responses_a_client_that_comes_back_at_once_keeps_its_response():
     gate = threading.Event()
     with scenario() as (model, server):
         model.script = [Held(text(LONG, pieces=50), 20, gate)]
@@ -161,4 +161,4 @@ def check_responses_refusals_have_openais_shape():
         assert server.rows("SELECT count(*) AS n FROM turns")[0]["n"] == 2, "the records stay"
         model.script = [("status", 400)]
         status, answer, _ = server.call("POST", "/v1/responses", {"input": "x"})
-        assert (status, answer["error"]["type"], answer["error"]["code"]) == (502, "server_error", "model_unavailable"), answer
+        assert (status, answer["error"]["type"], answer["error"]["code"]) == (400, "invalid_request_error", "model_refused"), answer

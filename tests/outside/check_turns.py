@@ -155,7 +155,7 @@ def check_a_busy_model_is_retried_and_a_rejected_request_is_not():
         model.requests.clear()
         model.script = [("status", 400)] * 3
         status, answer, _ = server.chat("Hi")
-        assert (status, answer["error"]["code"], len(model.requests)) == (502, "model_unavailable", 1)
+        assert (status, answer["error"]["code"], len(model.requests)) == (400, "model_refused", 1)
         model.requests.clear()
         model.script = [("status", 503)] * 4
         status, answer, _ = server.chat("Hi")

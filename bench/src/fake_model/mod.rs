@@ -214,9 +214,9 @@ async fn reply_to(api: Api, State(shared): State<Arc<Shared>>, headers: HeaderMa
         gate.pass().await;
     }
     let mut response = match &reply.kind {
-        Kind::Status { status, retry_after, message } => {
+        Kind::Status { status, retry_after, message, code } => {
             let text = message.clone().unwrap_or_else(|| format!("The fake was scripted to answer {status}."));
-            let mut response = refusal(*status, &text);
+            let mut response = refusal(*status, &text, code.as_deref());
             if let Some(value) = retry_after.as_ref().and_then(|seconds| seconds.parse().ok()) {
                 response.headers_mut().insert(header::RETRY_AFTER, value);
             }
@@ -237,7 +237,7 @@ async fn reply_to(api: Api, State(shared): State<Arc<Shared>>, headers: HeaderMa
 /// Records the request and takes its reply from the script, or rejects it as the real API would.
 fn take_reply(api: Api, shared: &Shared, headers: HeaderMap, body: &[u8]) -> Result<(Reply, RecordedRequest), Box<Response>> {
     let Ok(body) = serde_json::from_slice::<Value>(body) else {
-        return Err(Box::new(refusal(400, "We could not parse the JSON body of your request.")));
+        return Err(Box::new(refusal(400, "We could not parse the JSON body of your request.", None)));
     };
     let mut request = RecordedRequest { api, headers, body, refused: false };
     let fault = request.fault();
@@ -246,7 +246,7 @@ fn take_reply(api: Api, shared: &Shared, headers: HeaderMap, body: &[u8]) -> Res
     script.requests.push(request.clone());
     shared.received.send_replace(script.requests.len());
     if let Some(fault) = fault {
-        return Err(Box::new(refusal(400, &fault)));
+        return Err(Box::new(refusal(400, &fault, None)));
     }
     let reply = match (script.replies.pop_front(), &script.by_request) {
         (Some(reply), _) => reply,
@@ -278,7 +278,7 @@ fn answer(shared: &Shared, script: &reply::Script, reply: &Reply, request: &Reco
     ([(header::CONTENT_TYPE, "text/event-stream")], body::body(pieces.all, 1, reply, open)).into_response()
 }
 
-fn refusal(status: u16, message: &str) -> Response {
+fn refusal(status: u16, message: &str, code: Option<&str>) -> Response {
     let kind = if status == 429 {
         "rate_limit_exceeded"
     } else if status < 500 {
@@ -287,5 +287,5 @@ fn refusal(status: u16, message: &str) -> Response {
         "server_error"
     };
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, Json(json!({"error": {"message": message, "type": kind, "param": null, "code": null}}))).into_response()
+    (status, Json(json!({"error": {"message": message, "type": kind, "param": null, "code": code}}))).into_response()
 }

@@ -51,6 +51,7 @@ pub(super) enum Kind {
         status: u16,
         retry_after: Option<String>,
         message: Option<String>,
+        code: Option<String>,
     },
     /// A 200 with exactly these bytes.
     Bytes {
@@ -114,7 +115,7 @@ impl Reply {
 
     /// An error status.
     pub fn status(status: u16) -> Self {
-        Self::of(Kind::Status { status, retry_after: None, message: None })
+        Self::of(Kind::Status { status, retry_after: None, message: None, code: None })
     }
 
     /// A 200 with exactly these bytes, whatever they are.
@@ -219,6 +220,15 @@ impl Reply {
     pub fn message(mut self, text: &str) -> Self {
         if let Kind::Status { message, .. } = &mut self.kind {
             *message = Some(text.to_owned());
+        }
+        self
+    }
+
+    /// The code of an error.
+    #[must_use]
+    pub fn code(mut self, text: &str) -> Self {
+        if let Kind::Status { code, .. } = &mut self.kind {
+            *code = Some(text.to_owned());
         }
         self
     }

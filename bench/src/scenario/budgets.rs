@@ -1,4 +1,6 @@
-//! One-call turns with a budget in force, beside the same server without one.
+//! One-call turns with a budget in force and metrics that are scraped, beside the same server without either.
+
+use std::time::Duration;
 
 use serde_json::json;
 
@@ -9,6 +11,8 @@ use crate::stage::{Database, KEY, Stage, werkruf_target};
 
 /// What one budget of model calls may cost on SQLite. Other units count tokens, and are published without a bar.
 const MODEL_CALLS: f64 = 1.05;
+/// Between two scrapes of the metrics; Prometheus usually scrapes far less often.
+const SCRAPE_EVERY: Duration = Duration::from_secs(1);
 /// No run reaches it.
 const LIMIT: i64 = 1_000_000_000_000;
 
@@ -40,8 +44,8 @@ async fn compare(
     make(client, &with, unit).await?;
     let scenario = Scenario {
         name: "budgets",
-        title: format!("one-call turn on {on}, a budget of {unit}, {} chats", plan.chats),
-        sides: ["no budget", "one budget"],
+        title: format!("one-call turn on {on}, metrics scraped every second and a budget of {unit}, {} chats", plan.chats),
+        sides: ["neither", "both"],
         bars: Bars { cpu: bar, rate: None, memory: None },
         load: load(plan, plan.chats, ""),
         calls: 1,
@@ -49,12 +53,28 @@ async fn compare(
     let mut expected = [Expected::default(), Expected::default()];
     let [first, second] = &mut expected;
     let targets = [&werkruf_target(&without, None), &werkruf_target(&with, None)];
-    findings.comparisons.push(scenario.run(plan.rounds, client, targets, [Some(first), Some(second)]).await?);
+    let comparison = tokio::select! {
+        done = scenario.run(plan.rounds, client, targets, [Some(first), Some(second)]) => done?,
+        error = scrape(client, &with) => return Err(error),
+    };
+    findings.comparisons.push(comparison);
     drop((without, with, model));
     for (side, (database, expected)) in scenario.sides.iter().zip(databases.iter().zip(&expected)) {
         findings.audit(&format!("{on}, {side} ({unit})"), database, expected).await?;
     }
     Ok(())
+}
+
+/// Reads the metrics of the server until that fails; returns why.
+async fn scrape(client: &reqwest::Client, server: &Child) -> String {
+    loop {
+        tokio::time::sleep(SCRAPE_EVERY).await;
+        match client.get(format!("{}/metrics", server.url)).bearer_auth(KEY).send().await {
+            Ok(response) if response.status().is_success() => drop(response.bytes().await),
+            Ok(response) => return format!("the metrics were refused: {}", response.status()),
+            Err(error) => return format!("the metrics could not be read: {error}"),
+        }
+    }
 }
 
 /// Makes a budget that is never used up.

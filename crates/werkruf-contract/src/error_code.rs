@@ -19,11 +19,23 @@ string_enum! {
         /// A budget has no room for a model request.
         BudgetExceeded = "budget_exceeded",
         Canceled = "canceled",
+        /// The request has more tokens than the model reads.
+        ContextLengthExceeded = "context_length_exceeded",
+        /// The answer does not fit the format that the request asks for.
+        FormatViolated = "format_violated",
         /// The call was open when its process stopped, or its model answer broke off.
         Interrupted = "interrupted",
         InvalidArguments = "invalid_arguments",
+        /// The model cannot read a picture of the request.
+        InvalidImage = "invalid_image",
+        /// The model's server does not accept this server's key.
+        ModelCredentials = "model_credentials",
         /// The model's answer ended before it was complete.
         ModelIncomplete = "model_incomplete",
+        /// The model's server has no such model.
+        ModelNotFound = "model_not_found",
+        /// The model's server refuses the request, and would refuse it again.
+        ModelRefused = "model_refused",
         ModelUnavailable = "model_unavailable",
         /// The effect may have happened; the call is not repeated without a new message or `force`.
         OutcomeUnknown = "outcome_unknown",

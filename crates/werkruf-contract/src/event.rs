@@ -36,6 +36,8 @@ string_enum! {
         Length = "length",
         /// The provider withheld the rest of the answer.
         ContentFilter = "content_filter",
+        /// The model refused; the text says so.
+        Refusal = "refusal",
     }
 }
 

@@ -39,9 +39,13 @@ impl Embeddings {
         &self.server.config.model
     }
 
-    /// Sends one request, without retries.
-    pub async fn embed(&self, texts: &[String], deadline: Deadline) -> Result<Embedded, ModelError> {
-        let body = json!({"model": self.model(), "input": texts}).to_string().into_bytes();
+    /// Sends one request, without retries. Some models can shorten their vectors to `dimensions`.
+    pub async fn embed(&self, texts: &[String], dimensions: Option<u32>, deadline: Deadline) -> Result<Embedded, ModelError> {
+        let mut body = json!({"model": self.model(), "input": texts});
+        if let Some(dimensions) = dimensions {
+            body["dimensions"] = dimensions.into();
+        }
+        let body = body.to_string().into_bytes();
         let (embedded, request_id) = self.server.post(body, deadline, |answer| read(answer, texts.len())).await?;
         Ok(Embedded { request_id, ..embedded })
     }

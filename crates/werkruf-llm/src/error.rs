@@ -88,7 +88,7 @@ impl fmt::Display for ModelError {
 impl std::error::Error for ModelError {}
 
 /// The message inside a JSON error, or the text itself; on one line and not too long.
-fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     let parsed: Option<Value> = serde_json::from_str(text).ok();
     let inner = parsed.as_ref().and_then(|body| {
         let error = body.get("error").unwrap_or(body);

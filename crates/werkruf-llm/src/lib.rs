@@ -26,6 +26,7 @@ mod provider;
 mod raw;
 mod reader;
 mod record;
+mod refusal;
 mod request;
 mod response_stream;
 mod responses;
@@ -49,13 +50,14 @@ pub use http::{HttpLimits, cause, http_client, install_tls, pinned_client, tool_
 pub use inspect::{WireApi, inspect};
 pub use offline::{OfflineProvider, PlannerMessage, Proposer};
 pub use overdue::{in_time, overdue};
+pub use refusal::RefusalReason;
 pub use request::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 pub use responses::ResponsesProvider;
 pub use retry_after::retry_after;
 pub use server::{ConfigError, ServerConfig};
 pub use size::RequestSize;
 pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
-pub use tokens::count_tokens;
+pub use tokens::{count_tokens, decode_embedding_tokens};
 pub use web_search::{WebSearch, WebSearchRequest, WebSearchResult};
 
 use werkruf_contract::BoxFuture;

@@ -122,7 +122,7 @@ pub fn responses_encode(input: &[u8]) {
     let content: Value = serde_json::from_slice(input).unwrap_or(Value::Null);
     let text = String::from_utf8_lossy(input).into_owned();
     let call = |id: &str| HistoryCall { id: id.to_owned(), name: text.clone(), arguments: text.clone() };
-    let tool = |id: &str| Message::Tool { call_id: id.to_owned(), name: String::new(), content: text.clone() };
+    let tool = |id: &str| Message::result(id, "", text.as_str());
     let messages = |carry| {
         let calls = vec![call("a"), call("b")];
         // Short enough that carried data may match it.

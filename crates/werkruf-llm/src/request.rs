@@ -9,9 +9,7 @@ use serde_json::{Map, Value};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// An instruction inside the history.
-    System {
-        content: String,
-    },
+    System { content: String },
     User {
         content: String,
         /// Images and files, as content parts of Chat Completions. If set, `content` is only the text in them.
@@ -27,6 +25,8 @@ pub enum Message {
         call_id: String,
         name: String,
         content: String,
+        /// As for a user message.
+        parts: Vec<Value>,
     },
 }
 
@@ -34,6 +34,11 @@ impl Message {
     /// A user message with text only.
     pub fn user(content: impl Into<String>) -> Self {
         Self::User { content: content.into(), parts: Vec::new() }
+    }
+
+    /// A result with text only.
+    pub fn result(call_id: impl Into<String>, name: impl Into<String>, content: impl Into<String>) -> Self {
+        Self::Tool { call_id: call_id.into(), name: name.into(), content: content.into(), parts: Vec::new() }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::http::cause;
 use crate::overdue::in_time;
 use crate::reader::{Reader, Wire};
 use crate::record::Recordings;
+use crate::refusal::short_error;
 use crate::response_stream::{MAX_ANSWER_BYTES, ResponseStream};
 use crate::retry_after::retry_after;
 use crate::secrets::Secrets;
@@ -176,8 +177,9 @@ impl Server {
         let (wait, request_id) = (retry_after(response.headers()), request_id(response.headers()));
         // The status is what matters, so there is no long wait for the rest of the error body.
         let deadline = deadline.earlier(Deadline::after(self.config.idle));
-        let body = self.read_some(response, MAX_ERROR_BYTES, deadline).await.unwrap_or_default();
-        let message = self.secrets.redact(&String::from_utf8_lossy(&body));
+        let mut body = self.read_some(response, MAX_ERROR_BYTES, deadline).await.unwrap_or_default();
+        self.secrets.redact_bytes(&mut body);
+        let message = self.secrets.redact(&short_error(&String::from_utf8_lossy(&body)));
         Err(ModelError { retry_after: wait, request_id, ..ModelError::new(ModelFault::Refused { status }, message) })
     }
 

@@ -33,6 +33,16 @@ impl RequestSize {
         self.max_output_tokens
     }
 
+    /// The bytes of the encoded request, without pictures and files.
+    pub const fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// The most tokens that pictures and files count as.
+    pub const fn attached_tokens(&self) -> u64 {
+        self.attached_tokens
+    }
+
     /// Adds tokens that the provider itself adds to the request.
     #[must_use]
     pub const fn with_more_tokens(mut self, tokens: u64) -> Self {
@@ -54,14 +64,14 @@ impl RequestSize {
 
 /// The request without the data of its pictures and files, and the most tokens that these count as.
 pub(crate) fn without_attachments(request: &ModelRequest, model: &str) -> (Option<ModelRequest>, u64) {
-    let has_parts = |message: &Message| matches!(message, Message::User { parts, .. } if !parts.is_empty());
+    let has_parts = |message: &Message| matches!(message, Message::User { parts, .. } | Message::Tool { parts, .. } if !parts.is_empty());
     if !request.messages.iter().any(has_parts) {
         return (None, 0);
     }
     let mut tokens = 0_u64;
     let mut plain = request.clone();
     for message in std::sync::Arc::make_mut(&mut plain.messages) {
-        let Message::User { parts, .. } = message else { continue };
+        let (Message::User { parts, .. } | Message::Tool { parts, .. }) = message else { continue };
         for part in parts.iter_mut().filter(|part| part["type"] != "text") {
             tokens = tokens.saturating_add(attached_tokens(part, model));
             *part = json!({"type": "text", "text": ""});

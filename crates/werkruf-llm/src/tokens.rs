@@ -16,6 +16,15 @@ pub async fn count_tokens(texts: Vec<String>) -> Option<Vec<u64>> {
     counted.await.inspect_err(|error| tracing::warn!(%error, "tokens could not be counted")).ok()
 }
 
+/// The texts of lists of tokens in the encoding of OpenAI's embedding models; `None` where a list is no text.
+pub async fn decode_embedding_tokens(lists: Vec<Vec<u32>>) -> Option<Vec<String>> {
+    let decoded = tokio::task::spawn_blocking(move || {
+        let vocabulary = tiktoken_rs::cl100k_base_singleton();
+        lists.iter().map(|tokens| vocabulary.decode(tokens).ok()).collect()
+    });
+    decoded.await.inspect_err(|error| tracing::warn!(%error, "tokens could not be decoded")).ok().flatten()
+}
+
 fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
@@ -26,7 +35,14 @@ fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{PIECE, count_tokens, pieces};
+    use super::{PIECE, count_tokens, decode_embedding_tokens, pieces};
+
+    #[tokio::test]
+    async fn tokens_of_embedding_models_are_decoded() {
+        let decoded = decode_embedding_tokens(vec![vec![15339, 1917], Vec::new()]).await;
+        assert_eq!(decoded, Some(vec!["hello world".to_owned(), String::new()]));
+        assert_eq!(decode_embedding_tokens(vec![vec![u32::MAX]]).await, None);
+    }
 
     #[tokio::test]
     async fn token_counts_match_the_models() {

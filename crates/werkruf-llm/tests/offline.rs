@@ -47,7 +47,7 @@ fn calls(ids: &[&str]) -> Message {
 }
 
 fn result(id: &str, content: &Value) -> Message {
-    Message::Tool { call_id: id.into(), name: format!("tool_{id}"), content: content.to_string() }
+    Message::result(id, format!("tool_{id}"), content.to_string())
 }
 
 /// The text deltas and the answer.
@@ -129,7 +129,7 @@ async fn known_errors_have_texts_and_unknown_ones_show_their_code() {
 #[tokio::test]
 async fn a_result_without_a_text_is_not_shown_raw() {
     for content in ["{\"rows\": [1]}", "not json", "[1, 2]", "{\"message\": \"\"}"] {
-        let result = Message::Tool { call_id: "one".into(), name: "convert_units".into(), content: content.into() };
+        let result = Message::result("one", "convert_units", content);
         let text = answer_to(request("en", vec![user("a"), calls(&["one"]), result])).await.1.text;
         assert!(text.starts_with("Done. The tool convert_units"), "{text}");
     }

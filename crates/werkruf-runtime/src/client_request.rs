@@ -18,7 +18,7 @@ pub struct ClientRequest {
     /// Tools the client runs itself. One with a server tool's name wins.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
-    /// For the first step only. A call forced in every step would never end.
+    /// Means the client's tools where it has any, until one is called; else it counts in the first step only.
     pub tool_choice: ClientChoice,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
@@ -62,6 +62,9 @@ pub struct ClientTool {
     pub parameters: Value,
     #[serde(default)]
     pub strict: bool,
+    /// The client's tool takes a free text, which the model sends in the field `input`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub custom: bool,
 }
 
 /// Whether the model must call something.
@@ -80,4 +83,6 @@ pub enum ClientChoice {
 pub struct ClientResult {
     pub call_id: String,
     pub content: String,
+    /// Content parts of Chat Completions, where the result is more than text.
+    pub parts: Vec<Value>,
 }

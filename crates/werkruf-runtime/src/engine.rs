@@ -219,6 +219,7 @@ impl Engine {
             services: self.turn_services.clone(),
             journal: Journal::new(self.journals.clone(), Arc::clone(&running), audience, deadline),
             texts: Texts::of(&principal.locale),
+            error_texts: Texts::of(&principal.locale),
             setup,
             caller,
             turn_id,

@@ -10,6 +10,7 @@
 //! aside). The history is valid for a provider after every commit. No task runs without an owner.
 
 mod alerts;
+mod answer_format;
 mod approvals;
 mod arrivals;
 mod assistant;
@@ -45,6 +46,7 @@ mod turn;
 mod turn_limits;
 
 pub use alerts::AlertSources;
+pub use answer_format::AnswerFormat;
 pub use approvals::Decider;
 pub use assistant::{Assistant, Assistants, Compaction};
 pub use budgets::{BudgetBook, BudgetRefusal, period_end};
@@ -58,7 +60,7 @@ pub use limits::Limits;
 pub use metrics::Metrics;
 pub use model::{ModelAccounts, ModelGate, ModelProviders};
 pub use progress::LoopProgress;
-pub use rate_limit::{Rate, RateLimiter, RateSubject};
+pub use rate_limit::{Rate, RateLimiter, RateRoom, RateSubject};
 pub use recovery::RecoveryCloser;
 pub use redaction::Redaction;
 pub use registry::{Entry, Registry, RegistryFault};
@@ -67,8 +69,8 @@ pub use runtime::{Load, Runtime};
 pub use safety::SafetyProfile;
 pub use setup::{AlertSettings, Setup};
 pub use stored::{complete_event, output_of};
-pub use stream::{LiveEvent, PartialAnswer, SubscribeOptions, Subscription};
+pub use stream::{ClientLeave, LiveEvent, PartialAnswer, SubscribeOptions, Subscription};
 pub use taint::TaintPolicy;
 pub use trace::{Attribute, CallerSpan, Sampler, Span, SpanId, SpanKind, SpanSink, TraceId, Tracer};
 pub use transcript_digest::{digest_after_answer, digest_after_message, digest_after_result};
-pub use turn::SERVER_METADATA;
+pub use turn::{SERVER_METADATA, SUMMARY_PROMPT, SUMMARY_QUESTION};

@@ -53,6 +53,17 @@ impl Rate {
     }
 }
 
+/// What is left of a subject's rate, as this process knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateRoom {
+    /// How many may come at once.
+    pub limit: u32,
+    /// How many may come now.
+    pub remaining: u32,
+    /// When all of them may come again.
+    pub reset: Duration,
+}
+
 struct Bucket {
     full_at: Instant,
     /// Tokens of the current minute that this process took and has not used.
@@ -146,6 +157,12 @@ impl RateLimiter {
         buckets.by_subject.get(&(tenant_id, subject)).map_or(Ok(()), |bucket| bucket.next(rate, timer::now()).map(|_| ()))
     }
 
+    /// What is left for a subject, without counting anything.
+    pub fn room(&self, tenant_id: Uuid, subject: RateSubject, rate: Rate) -> RateRoom {
+        let full = RateRoom { limit: rate.burst, remaining: rate.burst, reset: Duration::ZERO };
+        self.lock().by_subject.get(&(tenant_id, subject)).map_or(full, |bucket| bucket.room(rate, timer::now()))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Buckets> {
         self.buckets.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -215,6 +232,18 @@ impl Buckets {
 }
 
 impl Bucket {
+    fn room(&self, rate: Rate, now: Instant) -> RateRoom {
+        let (cost, filling) = (rate.cost(), self.full_at.saturating_duration_since(now));
+        let used = u32::try_from(filling.as_nanos().div_ceil(cost.as_nanos().max(1))).unwrap_or(u32::MAX);
+        let remaining = rate.burst.saturating_sub(used);
+        // Other processes have taken the rest of the minute's tokens.
+        let is_exhausted = self.exhausted && now < self.tokens_end && now >= self.alone_until;
+        if is_exhausted && self.tokens < remaining {
+            return RateRoom { limit: rate.burst, remaining: self.tokens, reset: filling.max(self.tokens_end - now) };
+        }
+        RateRoom { limit: rate.burst, remaining, reset: filling }
+    }
+
     /// When the bucket is full again after one more.
     fn next(&self, rate: Rate, now: Instant) -> Result<Instant, u64> {
         let cost = rate.cost();

@@ -10,7 +10,7 @@ use werkruf_store::{InboxEntry, StoreError};
 use crate::budgets::BudgetRefusal;
 use crate::channel::Inbound;
 use crate::client_request::{ClientRequest, ClientResult};
-use crate::stream::Subscription;
+use crate::stream::{ClientLeave, Subscription};
 
 /// Who makes a request, as the channel authenticated them.
 #[derive(Debug, Clone)]
@@ -104,6 +104,8 @@ pub struct AcceptedTurn {
     pub created: bool,
     /// All events of the turn, `init` first. Ends after `final` or `error`, or early when the subscriber does not read.
     pub events: Subscription,
+    /// Stops the turn, for channels whose clients stop it when they leave.
+    pub leave: ClientLeave,
 }
 
 /// A direct call of one tool.

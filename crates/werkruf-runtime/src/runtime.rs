@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use werkruf_contract::{ApprovalStatus, BoxFuture, Principal, Texts, TurnStatus, Uuid};
+use werkruf_contract::{
+    ApprovalStatus, BoxFuture, Deadline, Failure, ModelSource, Models, Principal, TextAnswer, TextRequest, Texts, TurnStatus, Uuid,
+};
+use werkruf_llm::Embedded;
 use werkruf_store::{Actor, ApprovalRow, Author, NewOutboxRow, OutboxRow, Page, StoreError, StreamKey, crash};
 
 use crate::alerts::{self, AlertSources};
 use crate::approvals::{self, Decider};
+use crate::budgets::Spender;
 use crate::conditions::Conditions;
 use crate::engine::{Engine, Services};
 use crate::lease::Heartbeat;
+use crate::model::ModelAccess;
 use crate::outbox;
 use crate::progress::LoopProgress;
+use crate::rate_limit::RateRoom;
 use crate::recovery;
 use crate::request::{AcceptedTurn, Caller, InboundMessage, Invoke, InvokeResult, Refusal};
 use crate::setup::Setup;
@@ -76,6 +82,11 @@ impl Runtime {
         self.engine.check_turn_limits(caller, channel)
     }
 
+    /// How many turns this caller may start on a channel; `None` where no limit counts them.
+    pub fn turn_room(&self, caller: &Caller, channel: &str) -> Option<RateRoom> {
+        self.engine.turn_room(caller, channel)
+    }
+
     /// Calls a tool and waits for its outcome. A caller that leaves does not cancel the call.
     pub async fn invoke(&self, invoke: Invoke) -> Result<InvokeResult, Refusal> {
         turn::invoke(&self.engine, invoke).await
@@ -84,6 +95,42 @@ impl Runtime {
     /// Runs a failed call again, for the user it was made for. Returns the new call's id.
     pub async fn retry_call(&self, caller: &Caller, call_id: Uuid, force: bool) -> Result<Uuid, Refusal> {
         turn::retry_call(&self.engine, caller, call_id, force).await
+    }
+
+    /// Vectors for texts, outside a turn. Each request has a usage row and counts for budgets.
+    pub async fn embed(&self, caller: &Caller, texts: &[String], dimensions: Option<u32>, deadline: Deadline) -> Result<Embedded, Failure> {
+        self.outside_turns(caller, None).request_vectors(texts, dimensions, deadline).await
+    }
+
+    /// The model that makes vectors.
+    pub fn embedding_model(&self) -> Option<&str> {
+        self.engine.store.models.embedding_model()
+    }
+
+    /// A text of the language model, outside a turn, in the name of an assistant.
+    pub async fn write_text(
+        &self,
+        caller: &Caller,
+        assistant: &str,
+        request: TextRequest,
+        deadline: Deadline,
+    ) -> Result<TextAnswer, Failure> {
+        self.outside_turns(caller, Some(assistant)).answer(request, deadline).await
+    }
+
+    fn outside_turns(&self, caller: &Caller, assistant: Option<&str>) -> ModelAccess {
+        let spender = Spender {
+            tenant_id: caller.principal.tenant_id,
+            user_id: caller.principal.user_id.clone(),
+            key_id: caller.key_id,
+            assistant: assistant.map(str::to_owned),
+        };
+        ModelAccess::outside_turns(self.engine.store.models.clone(), spender, "chat")
+    }
+
+    /// How many tokens the first model request for this message would have. Nothing is stored or sent.
+    pub async fn input_tokens(&self, message: &InboundMessage) -> Result<u64, StoreError> {
+        turn::input_tokens(&self.engine, message).await
     }
 
     /// Subscribes to a conversation from now on; also returns the text that is being written right now. Turns publish their events as soon as

@@ -7,7 +7,7 @@ use werkruf_contract::Uuid;
 use crate::channel::OverLimit;
 use crate::engine::Engine;
 use crate::limits::Limits;
-use crate::rate_limit::{Rate, RateSubject};
+use crate::rate_limit::{Rate, RateRoom, RateSubject};
 use crate::request::{Caller, InboundMessage, Refusal};
 
 /// How often a person is told that they wrote too many messages.
@@ -129,6 +129,12 @@ impl Engine {
         counted
             .try_for_each(|(subject, rate)| self.turn_rates.check(caller.principal.tenant_id, subject, rate))
             .map_err(|retry_after_ms| Refusal::TooMany { retry_after_ms })
+    }
+
+    /// The tightest limit of this caller's turns on a channel; `None` where none is counted.
+    pub(crate) fn turn_room(&self, caller: &Caller, channel: &str) -> Option<RateRoom> {
+        let room = |(subject, rate)| self.turn_rates.room(caller.principal.tenant_id, subject, rate);
+        self.counted(caller, TurnCount::of(caller, channel)).map(room).min_by_key(|room| room.remaining)
     }
 
     /// Whether a turn of this caller counts towards a limit.

@@ -185,6 +185,8 @@ impl Budget {
 
 /// After this time every process knows a new budget, and no usage row is written any more that does not count towards it.
 pub(crate) const SETTLED_AFTER: SignedDuration = SignedDuration::from_mins(2);
+/// Of a budget that each user, key or assistant has for itself, so many counters are listed.
+pub(crate) const MOST_SUBJECTS: u32 = 100;
 /// Counters of periods that began before this are deleted.
 pub(crate) const COUNTER_AGE: SignedDuration = SignedDuration::from_hours(92 * 24);
 
@@ -356,8 +358,10 @@ pub trait Budgets: Send + Sync {
     /// Makes the configured budgets of all tenants these: others that were configured are deleted, and counters of those that stay go on. A budget is recognised by tenant, scope,
     /// subject, period and unit.
     fn put_configured_budgets(&self, budgets: Vec<Budget>, now: Timestamp) -> StoreFuture<'_, ()>;
-    /// The counters of a tenant for the periods that contain this moment.
+    /// The counters of a tenant for the periods that contain this moment: of each budget the hundred that used most.
     fn budget_uses(&self, tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Vec<BudgetUse>>;
+    /// The counters of all tenants, for the periods that contain this moment, of which half or more is used.
+    fn half_used_budgets(&self, now: Timestamp) -> StoreFuture<'_, Vec<(Budget, BudgetUse)>>;
     /// Reserves for a request that no commit of a turn admits, and writes its estimated usage row, if there is one, in the same transaction. The row counts as used at once; so
     /// the reservation keeps the claims less what the row has used. `None`: reserved. Refused: nothing is written.
     fn reserve(

@@ -12,6 +12,10 @@ use crate::{StoreFuture, StreamKey};
 /// How long a call may take from its claim on a dedupe key to its row.
 pub const CLAIM_WINDOW: Duration = Duration::from_secs(10);
 
+/// How long a stream counts as read after a process has marked it. Shorter than the time that a client has to come back to its stream, so that its
+/// own mark does not keep its turn.
+pub const READ_MARK: Duration = Duration::from_millis(1900);
+
 /// What a process must do to share its database with others.
 pub trait Cluster: Send + Sync {
     /// How long a lease lasts without renewal; `None` where one process owns the database as long as it runs.
@@ -40,6 +44,16 @@ pub trait Cluster: Send + Sync {
     fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, bool>;
     /// The positions of these streams of a tenant. Streams that do not exist are left out.
     fn stream_positions(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>>;
+    /// Marks streams with unfinished turns as read by this process, for [`READ_MARK`]. Does nothing where one process owns the database.
+    fn mark_read(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, ()> {
+        let _ = (tenant_id, streams);
+        Box::pin(async { Ok(()) })
+    }
+    /// Whether a process has marked the stream as read and the mark is valid.
+    fn is_read(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, bool> {
+        let _ = (tenant_id, stream_id);
+        Box::pin(async { Ok(false) })
+    }
     /// Notifies the other processes that there is something new. Many notifications at once become one.
     fn notify(&self);
     /// Resolves when another process has sent a notification; never where there is no other process.

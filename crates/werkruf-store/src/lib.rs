@@ -11,6 +11,7 @@ mod approvals;
 mod audit;
 mod audit_check;
 mod budgets;
+mod client_conversations;
 mod client_requests;
 mod cluster;
 mod console;
@@ -56,8 +57,9 @@ pub use budgets::{
     Budget, BudgetClaim, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, BudgetUse, Budgets, NewReservation, OverBudget,
     TenantBudgets,
 };
+pub use client_conversations::{ClientConversations, ConversationCopy, MessageChange, MessageEdit, NewItems};
 pub use client_requests::{ClientRequests, ResumePoint};
-pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, StreamPosition, TokenGrant};
+pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StreamPosition, TokenGrant};
 pub use console::{ConsoleSession, ConsoleSessions, LinkUse, NewConsoleSession, SessionHolder};
 pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
@@ -120,6 +122,7 @@ pub trait Store:
     + Approvals
     + Streams
     + ClientRequests
+    + ClientConversations
     + HistoryImport
     + Legacy
     + Cluster

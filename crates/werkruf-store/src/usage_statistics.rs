@@ -197,8 +197,9 @@ pub(crate) fn start_of(day: Date) -> Timestamp {
     day.to_zoned(TimeZone::UTC).map_or(Timestamp::MAX, |start| start.timestamp())
 }
 
-/// The statement for sums, for both databases. Parameters: tenant, user, first day, end day, then three ranges of times. `mark` starts a parameter;
-/// `day` is the UTC day of `created_at`, and that day as text. Each part is summed by itself, so that few rows are put together.
+/// The statement for sums, for both databases. Parameters: tenant, user, first day, end day, three ranges of times, and the last day that was rolled up
+/// when the ranges were made: a day that was rolled up since then is in the ranges. `mark` starts a parameter; `day` is the UTC day of `created_at`,
+/// and that day as text. Each part is summed by itself, so that few rows are put together.
 pub(crate) fn sums_sql(group: UsageGroup, mark: char, day: (&str, &str)) -> String {
     let month = format!("substr({}, 1, 7)", day.1);
     let (rolled_up, row, shown) = match group {
@@ -215,7 +216,8 @@ pub(crate) fn sums_sql(group: UsageGroup, mark: char, day: (&str, &str)) -> Stri
     let sum = |name: &str| format!("sum({name}) AS {name}");
     let own = format!("tenant_id = {mark}1 AND ({mark}2 IS NULL OR user_id = {mark}2)");
     let mut parts = vec![format!(
-        "SELECT {rolled_up} AS key, {} FROM usage_daily WHERE {own} AND day >= {mark}3 AND day < {mark}4 GROUP BY 1",
+        "SELECT {rolled_up} AS key, {} FROM usage_daily WHERE {own} AND day >= {mark}3 AND day < {mark}4 AND (NOT complete OR day <= {mark}11)
+         GROUP BY 1",
         listed(&sum, &numbers)
     )];
     parts.extend([(5, 6), (7, 8), (9, 10)].map(|(from, to)| {

@@ -24,10 +24,10 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// A loop that counts as stalled after so many milliseconds without progress. It may not have begun yet.
-    fn new(now: Timestamp, last: Option<Timestamp>, stall_ms: i64) -> Self {
-        let last_progress_ms = last.map(|last| (now.as_millisecond() - last.as_millisecond()).max(0));
-        Self { last_progress_ms, ok: last_progress_ms.is_none_or(|span| span < stall_ms) }
+    /// A loop that counts as stalled after so many milliseconds without progress, or without any since the start of the process.
+    fn new((started_at, now): (Timestamp, Timestamp), last: Option<Timestamp>, stall_ms: i64) -> Self {
+        let since = |time: Timestamp| (now.as_millisecond() - time.as_millisecond()).max(0);
+        Self { last_progress_ms: last.map(since), ok: since(last.unwrap_or(started_at)) < stall_ms }
     }
 }
 
@@ -49,23 +49,23 @@ pub(crate) struct Loops {
 impl Loops {
     /// All loops but the writer, which only a probe knows.
     pub(crate) fn of(app: &App) -> Self {
-        let now = app.clock.now();
+        let times = (app.started_at, app.clock.now());
         let embedder = app.knowledge.embedder().map(|embedder| {
             let last = Some(embedder.progress_ms()).filter(|millis| *millis > 0);
-            Loop::new(now, last.and_then(|millis| Timestamp::from_millisecond(millis).ok()), EMBEDDER_STALL_MS)
+            Loop::new(times, last.and_then(|millis| Timestamp::from_millisecond(millis).ok()), EMBEDDER_STALL_MS)
         });
         Self {
             writer: None,
-            recovery: Some(Loop::new(now, app.runtime.recovery_progress().last(), SCAN_STALL_MS)),
-            outbox: Some(Loop::new(now, app.runtime.outbox_progress().last(), SCAN_STALL_MS)),
-            alerts: Some(Loop::new(now, app.runtime.alerts_progress().last(), SCAN_STALL_MS)),
+            recovery: Some(Loop::new(times, app.runtime.recovery_progress().last(), SCAN_STALL_MS)),
+            outbox: Some(Loop::new(times, app.runtime.outbox_progress().last(), SCAN_STALL_MS)),
+            alerts: Some(Loop::new(times, app.runtime.alerts_progress().last(), SCAN_STALL_MS)),
             embedder,
         }
     }
 
     /// All loops, with what a probe of the writer said just now.
     pub(crate) fn with_writer(app: &App, last: Option<Timestamp>, ok: bool) -> Self {
-        Self { writer: Some(Loop { ok, ..Loop::new(app.clock.now(), last, i64::MAX) }), ..Self::of(app) }
+        Self { writer: Some(Loop { ok, ..Loop::new((app.started_at, app.clock.now()), last, i64::MAX) }), ..Self::of(app) }
     }
 
     /// The loops that exist here.
@@ -92,5 +92,22 @@ impl App {
             Loops::of(&app).all().filter(|(_, found)| !found.ok).map(|(name, _)| name).collect()
         };
         AlertSources::new(&self.store, Box::new(stalled))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_never_began_is_stalled_in_the_end() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let shown = |now: i64, last: Option<i64>| {
+            let found = Loop::new((at(100), at(now)), last.map(at), SCAN_STALL_MS);
+            (found.last_progress_ms, found.ok)
+        };
+        assert_eq!(shown(159, None), (None, true), "it may not have begun yet");
+        assert_eq!(shown(160, None), (None, false));
+        assert_eq!((shown(200, Some(141)), shown(200, Some(140))), ((Some(59_000), true), (Some(60_000), false)));
     }
 }

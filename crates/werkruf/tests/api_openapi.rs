@@ -54,7 +54,10 @@ fn fault(document: &serde_json::Value, media: &serde_json::Value) -> Option<Stri
     let Some(example) = media.get("example") else { return Some("it has no example".to_owned()) };
     let schema = media.get("schema")?;
     let whole = serde_json::json!({"allOf": [schema], "components": document["components"]});
-    let validator = jsonschema::validator_for(&whole).unwrap();
+    let validator = match jsonschema::validator_for(&whole) {
+        Ok(validator) => validator,
+        Err(error) => return Some(format!("its schema is no schema: {error}")),
+    };
     validator.iter_errors(example).next().map(|error| format!("{error} at {} in {example:#}", error.instance_path()))
 }
 

@@ -1,6 +1,6 @@
 //! Encodes a request as the body of Chat Completions.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::assemble::Assembly;
 use crate::carry::Origin;
@@ -14,6 +14,9 @@ use crate::{Message, ModelRequest, ToolDefinition};
 const PASSED_OPTIONS: [&str; 9] =
     ["top_p", "stop", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "response_format", "reasoning_effort", "verbosity"];
 const SAMPLING_OPTIONS: [&str; 5] = ["top_p", "stop", "frequency_penalty", "presence_penalty", "logit_bias"];
+
+/// The text of a result that has only pictures or files.
+const ATTACHED: &str = "The result follows in the next message.";
 
 /// How one server deviates from the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,13 +57,40 @@ fn put_message(out: &mut Vec<u8>, message: &Message, origin: &Origin) -> serde_j
             }
             out.push(b']');
         }
-        Message::Tool { call_id, content, .. } => {
-            put_content(out, "tool", content)?;
+        Message::Tool { call_id, content, parts, .. } => {
+            put_content(out, "tool", if content.is_empty() && !parts.is_empty() { ATTACHED } else { content })?;
             put_field(out, "tool_call_id", call_id.as_str())?;
         }
     }
     out.push(b'}');
     Ok(())
+}
+
+/// Collects the pictures and files of a result. A message with the role `tool` has only text here.
+fn attach(attached: &mut Vec<Value>, call_id: &str, parts: &[Value]) {
+    let mut files = parts.iter().filter(|part| part["type"] != "text").peekable();
+    if files.peek().is_some() {
+        attached.push(json!({"type": "text", "text": format!("From the result of the call {call_id}:")}));
+        attached.extend(files.cloned());
+    }
+}
+
+/// Writes the pictures and files of results as a message of the user. It follows all results of a step, because nothing may stand between them.
+fn put_attached(out: &mut Vec<u8>, attached: &mut Vec<Value>) -> serde_json::Result<()> {
+    if attached.is_empty() {
+        return Ok(());
+    }
+    comma(out);
+    put_user_content(out, "", attached)?;
+    out.push(b'}');
+    attached.clear();
+    Ok(())
+}
+
+fn comma(out: &mut Vec<u8>) {
+    if out.last() != Some(&b'[') {
+        out.push(b',');
+    }
 }
 
 fn extra_content_of(carried: &Map<String, Value>, position: usize) -> Option<&Value> {
@@ -123,12 +153,18 @@ impl Api for Dialect {
             put_content(&mut out, "system", &request.system)?;
             out.push(b'}');
         }
+        let mut attached: Vec<Value> = Vec::new();
         for message in request.messages.iter() {
-            if out.last() != Some(&b'[') {
-                out.push(b',');
+            if !matches!(message, Message::Tool { .. }) {
+                put_attached(&mut out, &mut attached)?;
             }
+            comma(&mut out);
             put_message(&mut out, message, origin)?;
+            if let Message::Tool { call_id, parts, .. } = message {
+                attach(&mut attached, call_id, parts);
+            }
         }
+        put_attached(&mut out, &mut attached)?;
         out.extend_from_slice(b"]}");
         Ok(out)
     }

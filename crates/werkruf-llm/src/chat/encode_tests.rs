@@ -13,8 +13,8 @@ fn request() -> ModelRequest {
         messages: Arc::new(vec![
             Message::user("Hallo\n\u{1}🙂"),
             Message::Assistant { content: String::new(), calls: vec![call("c1"), call("c2")], carry: None },
-            Message::Tool { call_id: "c1".into(), name: "f".into(), content: "{}".into() },
-            Message::Tool { call_id: "c2".into(), name: "f".into(), content: "no".into() },
+            Message::result("c1", "f", "{}"),
+            Message::result("c2", "f", "no"),
             Message::Assistant { content: "Done".into(), calls: vec![], carry: None },
         ]),
         tools: Arc::new(vec![

@@ -1,8 +1,8 @@
 //! The calls of an assistant message, and the column in which they are stored.
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::HistoryCall;
 
@@ -49,6 +49,11 @@ pub fn column(calls: &[HistoryCall]) -> String {
         format!(r#"{{"id":{},"name":{},"args":{args}}}"#, quoted(&call.id), quoted(&call.name))
     };
     format!("[{}]", calls.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
+/// The arguments of a call of a custom tool, whose input is a free text. The model knows such a tool as a function with this one field.
+pub(super) fn custom_arguments(input: Option<&Value>) -> String {
+    json!({"input": input.and_then(Value::as_str).unwrap_or_default()}).to_string()
 }
 
 /// Arguments as APIs send them: usually text, an object from some servers, absent if there are none.

@@ -55,17 +55,35 @@ pub(super) fn to_items(parts: &Value, text: &str) -> Value {
     let part = |part: &Value| match (part["type"].as_str(), &part["image_url"]["url"]) {
         (Some("text"), _) if text == "output_text" => json!({"type": text, "text": part["text"], "annotations": []}),
         (Some("text"), _) => json!({"type": text, "text": part["text"]}),
-        (Some("image_url"), url @ Value::String(_)) => json!({"type": "input_image", "image_url": url}),
+        (Some("image_url"), url @ Value::String(_)) => {
+            json!({"type": "input_image", "image_url": url, "detail": part["image_url"]["detail"].as_str().unwrap_or("auto")})
+        }
+        (Some("file"), _) if part["file"].is_object() => with_type("input_file", &part["file"]),
         _ => part.clone(),
     };
     Value::Array(parts.as_array().into_iter().flatten().map(part).collect())
+}
+
+fn with_type(name: &str, fields: &Value) -> Value {
+    let mut object = fields.as_object().cloned().unwrap_or_default();
+    object.insert("type".to_owned(), name.into());
+    Value::Object(object)
+}
+
+fn without_type(part: &Value) -> Value {
+    let fields = part.as_object().into_iter().flatten().filter(|(name, value)| *name != "type" && !value.is_null());
+    Value::Object(fields.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 /// Parts of the Responses API in the format of Chat Completions.
 pub(super) fn from_items(parts: &Value) -> Value {
     let part = |part: &Value| match (part["type"].as_str(), &part["image_url"]) {
         (Some("input_text" | "output_text"), _) => json!({"type": "text", "text": part["text"]}),
-        (Some("input_image"), url @ Value::String(_)) => json!({"type": "image_url", "image_url": {"url": url}}),
+        (Some("input_image"), url @ Value::String(_)) => match part["detail"].as_str().filter(|detail| *detail != "auto") {
+            Some(detail) => json!({"type": "image_url", "image_url": {"url": url, "detail": detail}}),
+            None => json!({"type": "image_url", "image_url": {"url": url}}),
+        },
+        (Some("input_file"), _) => json!({"type": "file", "file": without_type(part)}),
         _ => part.clone(),
     };
     Value::Array(parts.as_array().into_iter().flatten().map(part).collect())

@@ -160,6 +160,11 @@ pub fn write(format: HistoryFormat, messages: &[StoredMessage]) -> Vec<Value> {
     }
 }
 
+/// The items of one message in the format of the Responses API, without results that it may lack.
+pub fn items(message: &StoredMessage) -> Vec<Value> {
+    responses::write(message)
+}
+
 /// The text of a field, if not empty.
 fn text_at<'a>(object: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     object.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())

@@ -41,6 +41,12 @@ fn parse(value: &Value) -> Result<StoredMessage, String> {
     content::store_parts(&mut message.metadata, parts);
     match role {
         Role::Assistant => {
+            // A refusal takes the place of the content.
+            if message.content.is_empty()
+                && let Some(refusal) = text_at(object, "refusal")
+            {
+                refusal.clone_into(&mut message.content);
+            }
             let calls = object.get("tool_calls").and_then(Value::as_array);
             message.calls = calls.into_iter().flatten().map(call).collect();
         }
@@ -57,10 +63,10 @@ fn parse(value: &Value) -> Result<StoredMessage, String> {
 fn call(value: &Value) -> HistoryCall {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (name, arguments) = match &value["custom"] {
-        Value::Object(custom) => (custom.get("name"), custom.get("input")),
-        _ => (value["function"].get("name"), value["function"].get("arguments")),
+        Value::Object(custom) => (custom.get("name"), calls::custom_arguments(custom.get("input"))),
+        _ => (value["function"].get("name"), calls::arguments(value["function"].get("arguments"))),
     };
-    HistoryCall { id: text(&value["id"]), name: name.map(text).unwrap_or_default(), arguments: calls::arguments(arguments) }
+    HistoryCall { id: text(&value["id"]), name: name.map(text).unwrap_or_default(), arguments }
 }
 
 fn from_columns(message: &StoredMessage) -> Value {

@@ -113,7 +113,10 @@ fn answer(items: &[Value]) -> Result<StoredMessage, String> {
             Kind::AssistantText => message.content.push_str(&content::split(object.get("content")).0),
             Kind::Call => {
                 let text = |name: &str| text_at(object, name).unwrap_or_default().to_owned();
-                let arguments = calls::arguments(object.get("arguments").or_else(|| object.get("input")));
+                let arguments = match object.get("input") {
+                    input @ Some(_) if item["type"] == "custom_tool_call" => calls::custom_arguments(input),
+                    input => calls::arguments(object.get("arguments").or(input)),
+                };
                 message.calls.push(HistoryCall { id: text("call_id"), name: text("name"), arguments });
             }
             Kind::Input | Kind::Result | Kind::Other => {}

@@ -17,7 +17,7 @@ pub(super) fn results(messages: &[Message]) -> Vec<ToolResult<'_>> {
     let mut results: Vec<ToolResult<'_>> = Vec::new();
     for message in messages.iter().rev() {
         match message {
-            Message::Tool { call_id, name, content } => results.push(ToolResult { id: call_id, tool: name, content }),
+            Message::Tool { call_id, name, content, .. } => results.push(ToolResult { id: call_id, tool: name, content }),
             Message::Assistant { calls, .. } => {
                 // Results are stored in order of completion; users expect the order of the calls.
                 results.sort_by_key(|result| calls.iter().position(|call| call.id == result.id));

@@ -47,15 +47,21 @@ impl OfflineProvider {
     }
 
     fn answer(&self, request: &ModelRequest) -> Answer {
+        if asks_for_json(request) {
+            let refusal = Some(Texts::of(&request.locale).text("offline-no-format", &[]));
+            return Answer { refusal, finish: Some("stop".to_owned()), ..self.empty_answer() };
+        }
         let calls = match request.messages.last() {
             Some(Message::User { content, .. }) if request.tool_choice != ToolChoice::None => self.calls(content, request),
             Some(Message::System { .. } | Message::User { .. } | Message::Assistant { .. } | Message::Tool { .. }) | None => Vec::new(),
         };
         let text = if calls.is_empty() { self.text(request) } else { String::new() };
+        let finish = Some(if calls.is_empty() { "stop" } else { "tool_calls" }.to_owned());
+        Answer { text, finish, calls, ..self.empty_answer() }
+    }
+
+    fn empty_answer(&self) -> Answer {
         Answer {
-            text,
-            finish: Some(if calls.is_empty() { "stop" } else { "tool_calls" }.to_owned()),
-            calls,
             executable: true,
             // No tokens were used. `None` would make the caller estimate them.
             usage: Some(TokenUsage::default()),
@@ -134,6 +140,11 @@ impl Provider for OfflineProvider {
         deltas.push(Ok(Delta::Done(Box::new(answer))));
         Box::pin(std::future::ready(Ok(AnswerStream::new(stream::iter(deltas)))))
     }
+}
+
+/// Whether the answer has to be JSON. The planner only joins the texts of tools.
+fn asks_for_json(request: &ModelRequest) -> bool {
+    request.options.get("response_format").is_some_and(|format| matches!(format["type"].as_str(), Some("json_object" | "json_schema")))
 }
 
 /// Splits a text into pieces at white space.

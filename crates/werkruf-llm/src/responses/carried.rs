@@ -92,10 +92,10 @@ pub(super) fn plain<'a>(content: &'a str, calls: &'a [HistoryCall]) -> Vec<Slot<
 }
 
 /// The result of a call among the messages that follow the call.
-pub(super) fn result_of<'a>(after: &'a [Message], id: &str) -> Option<(usize, &'a str)> {
+pub(super) fn result_of<'a>(after: &'a [Message], id: &str) -> Option<(usize, (&'a str, &'a [Value]))> {
     let results = after.iter().map_while(|message| match message {
-        Message::Tool { call_id, content, .. } => Some((call_id, content)),
+        Message::Tool { call_id, content, parts, .. } => Some((call_id, (content.as_str(), parts.as_slice()))),
         Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => None,
     });
-    results.enumerate().find(|(_, (call_id, _))| *call_id == id).map(|(at, (_, content))| (at, content.as_str()))
+    results.enumerate().find(|(_, (call_id, _))| *call_id == id).map(|(at, (_, result))| (at, result))
 }

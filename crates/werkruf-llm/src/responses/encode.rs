@@ -32,15 +32,15 @@ fn put_history(out: &mut Vec<u8>, messages: &[Message], origin: &Origin, dialect
                     put_slot(out, &slot)?;
                     if let Slot::Call(call) = slot
                         && dialect.pairs
-                        && let Some((offset, result)) = result_of(&messages[at + 1..], &call.id)
+                        && let Some((offset, (content, parts))) = result_of(&messages[at + 1..], &call.id)
                     {
-                        put_result(out, &call.id, result)?;
+                        put_result(out, &call.id, content, parts)?;
                         written.push(at + 1 + offset);
                     }
                 }
             }
             Message::Tool { .. } if written.contains(&at) => {}
-            Message::Tool { call_id, content, .. } => put_result(out, call_id, content)?,
+            Message::Tool { call_id, content, parts, .. } => put_result(out, call_id, content, parts)?,
         }
     }
     Ok(())
@@ -136,11 +136,15 @@ fn put_call(out: &mut Vec<u8>, call: &HistoryCall) -> serde_json::Result<()> {
     Ok(())
 }
 
-fn put_result(out: &mut Vec<u8>, call_id: &str, content: &str) -> serde_json::Result<()> {
+fn put_result(out: &mut Vec<u8>, call_id: &str, content: &str, parts: &[Value]) -> serde_json::Result<()> {
     comma(out);
     out.extend_from_slice(b"{\"type\":\"function_call_output\"");
     put_field(out, "call_id", call_id)?;
-    put_field(out, "output", content)?;
+    if parts.is_empty() {
+        put_field(out, "output", content)?;
+    } else {
+        put_field(out, "output", &parts.iter().map(part).collect::<Vec<_>>())?;
+    }
     out.push(b'}');
     Ok(())
 }

@@ -10,7 +10,7 @@ fn call(id: &str) -> HistoryCall {
 }
 
 fn tool(call_id: &str, content: &str) -> Message {
-    Message::Tool { call_id: call_id.into(), name: "f".into(), content: content.into() }
+    Message::result(call_id, "f", content)
 }
 
 fn history(carry: Option<Value>) -> Vec<Message> {

@@ -112,7 +112,7 @@ async fn encrypted_reasoning_goes_back_with_the_next_request() {
     let history = vec![
         Message::user("Hello"),
         Message::Assistant { content: first.text, calls, carry },
-        Message::Tool { call_id: "call_1".into(), name: "test_echo".into(), content: "ok".into() },
+        Message::result("call_1", "test_echo", "ok"),
     ];
     assert_eq!(answer(&provider, request(history)).await.1.unwrap().text, "Fine");
     let sent = fake.requests()[1].clone();

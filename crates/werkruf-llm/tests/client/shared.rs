@@ -70,10 +70,10 @@ async fn a_call_without_a_result_is_rejected<C: Client>() {
     assert!(error.message.contains("call_1") && !error.is_retryable());
     assert_eq!(fake.replies_left(), 1, "a rejected request uses no reply");
 
-    history.push(Message::Tool { call_id: "call_1".into(), name: "test_echo".into(), content: "ok".into() });
+    history.push(Message::result("call_1", "test_echo", "ok"));
     assert_eq!(answer(&provider, request(history)).await.1.unwrap().text, "Fine");
     assert_eq!(fake.requests()[1].tool_results().len(), 1);
-    let orphan = vec![Message::Tool { call_id: "x".into(), name: "f".into(), content: "ok".into() }];
+    let orphan = vec![Message::result("x", "f", "ok")];
     assert_eq!(answer(&provider, request(orphan)).await.1.unwrap_err().fault, ModelFault::Refused { status: 400 });
 }
 
@@ -159,7 +159,7 @@ async fn the_benchmark_model_follows_its_rules<C: Client>() {
         let call = |call: werkruf_llm::ToolCall| HistoryCall { id: call.call_id.unwrap(), name: call.name, arguments: call.arguments };
         let calls: Vec<_> = end.calls.into_iter().map(call).collect();
         history.push(Message::Assistant { content: String::new(), calls: calls.clone(), carry: None });
-        history.extend(calls.into_iter().map(|call| Message::Tool { call_id: call.id, name: call.name, content: "ok".into() }));
+        history.extend(calls.into_iter().map(|call| Message::result(call.id, call.name, "ok")));
     }
     let (texts, end) = answer(&provider, request(history)).await;
     let end = end.unwrap();

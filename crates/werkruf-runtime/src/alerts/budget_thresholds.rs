@@ -9,23 +9,24 @@ use super::AlertSources;
 use super::alert::Alert;
 use crate::channels::Notification;
 
-/// In percent. The last one is also reached by a request that the budget refused.
+/// In percent. The first is the half that the store looks for; the last one is also reached by a request that the budget refused.
 const THRESHOLDS: [i64; 3] = [50, 80, 100];
 
-/// The thresholds that are reached, also by these refusals of tenants. A tenant without budgets is not looked at.
+/// The thresholds that are reached, also by these refusals of tenants.
 pub(super) async fn reached(sources: &AlertSources, refused: &[(Uuid, OverBudget)], now: Timestamp) -> Result<Vec<Alert>, StoreError> {
     let mut alerts = Vec::new();
-    for tenant in sources.budgets.all_budgets().await?.iter().filter(|tenant| !tenant.budgets.is_empty()) {
-        let budget_of = |found: &BudgetUse| tenant.budgets.iter().find(|budget| budget.id == found.counter.budget_id);
-        for found in sources.budgets.budget_uses(tenant.tenant_id, now).await? {
-            let Some(budget) = budget_of(&found) else { continue };
-            let thresholds = THRESHOLDS.into_iter().filter(|threshold| is_reached(*threshold, found.used, budget.limit));
-            alerts.extend(thresholds.map(|threshold| alert(budget, &found, threshold)));
-        }
-        for (_, over) in refused.iter().filter(|(tenant_id, _)| *tenant_id == tenant.tenant_id) {
-            let found = BudgetUse { counter: over.counter.clone(), used: over.used, reserved: over.reserved };
-            alerts.extend(budget_of(&found).map(|budget| alert(budget, &found, 100)));
-        }
+    for (budget, found) in sources.budgets.half_used_budgets(now).await? {
+        let thresholds = THRESHOLDS.into_iter().filter(|threshold| is_reached(*threshold, found.used, budget.limit));
+        alerts.extend(thresholds.map(|threshold| alert(&budget, &found, threshold)));
+    }
+    if refused.is_empty() {
+        return Ok(alerts);
+    }
+    let budgets: Vec<Budget> = sources.budgets.all_budgets().await?.into_iter().flat_map(|tenant| tenant.budgets).collect();
+    for (tenant_id, over) in refused {
+        let found = BudgetUse { counter: over.counter.clone(), used: over.used, reserved: over.reserved };
+        let budget = budgets.iter().find(|budget| budget.tenant_id == *tenant_id && budget.id == over.counter.budget_id);
+        alerts.extend(budget.map(|budget| alert(budget, &found, 100)));
     }
     Ok(alerts)
 }

@@ -38,6 +38,7 @@ async fn overview(sources: &AlertSources, tenant_id: Uuid, day: Date, sum: &Usag
     let budgets = budgets(sources, tenant_id, day).await?;
     let message = format!("On {day} {} requests used {} tokens for {}.", sum.calls, sum.tokens_total, dollars(sum.cost_nano_usd));
     let detail = json!({
+        "budget_id": null, "threshold": null, "limit": null,
         "scope": "tenant", "subject": null, "period": "day", "period_start": day, "calls": sum.calls, "tokens_total": sum.tokens_total,
         "cost_nano_usd": sum.cost_nano_usd, "unpriced_calls": sum.unpriced_calls, "estimated_calls": sum.estimated_calls,
         "used": sum.cost_nano_usd, "unit": "nano_usd", "budgets": budgets,

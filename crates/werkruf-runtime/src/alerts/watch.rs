@@ -23,12 +23,10 @@ const LOOKS_PER_ROUND: u32 = 5;
 const TOUCH_AFTER: SignedDuration = SignedDuration::from_mins(1);
 /// A condition that nobody has seen for this long has ended with its process.
 const FORGOTTEN_AFTER: SignedDuration = SignedDuration::from_mins(5);
-/// Events that are known to be told; the store knows all of them.
-const MAX_TOLD: usize = 10_000;
 
 /// Tells what is wrong until the process drains.
 pub(crate) async fn run(engine: &Arc<Engine>, sources: AlertSources) {
-    let mut watch = Watch { engine, sources, told: KnownEvents::default(), overviews_until: None, adopted: engine.is_shared() };
+    let mut watch = Watch { engine, sources, told: HashSet::new(), overviews_until: None, adopted: engine.is_shared() };
     let (mut looks, mut failing) = (0, false);
     loop {
         let looked = watch.look(looks == 0).await;
@@ -51,27 +49,11 @@ pub(crate) async fn run(engine: &Arc<Engine>, sources: AlertSources) {
     }
 }
 
-/// Events that were told already, so that the store is not asked at every look.
-#[derive(Debug, Default)]
-struct KnownEvents(HashSet<AlertKey>);
-
-impl KnownEvents {
-    fn has(&self, key: &AlertKey) -> bool {
-        self.0.contains(key)
-    }
-
-    fn add(&mut self, key: AlertKey) {
-        if self.0.len() >= MAX_TOLD {
-            self.0.clear();
-        }
-        self.0.insert(key);
-    }
-}
-
 struct Watch<'a> {
     engine: &'a Arc<Engine>,
     sources: AlertSources,
-    told: KnownEvents,
+    /// The thresholds that the last look found, so that the store is not asked again at every look. The store knows all events that were told.
+    told: HashSet<AlertKey>,
     /// Overviews of all days before this one were told.
     overviews_until: Option<Date>,
     /// Alerts of an earlier process were taken over. Where several processes share the database, they are left to end by themselves.
@@ -83,7 +65,10 @@ impl Watch<'_> {
         let now = self.engine.store.clock.now();
         let conditions = self.engine.store.models.gate.conditions();
         let refused = conditions.refused();
-        self.tell(budget_thresholds::reached(&self.sources, &refused, now).await?).await?;
+        let reached = budget_thresholds::reached(&self.sources, &refused, now).await?;
+        let found: HashSet<AlertKey> = reached.iter().map(Alert::key).collect();
+        self.tell(reached).await?;
+        self.told.retain(|key| found.contains(key));
         conditions.forget_refused(&refused);
         let today = TimeZone::UTC.to_datetime(now).date();
         if self.overviews_until != Some(today) {
@@ -97,9 +82,9 @@ impl Watch<'_> {
     async fn tell(&mut self, events: Vec<Alert>) -> Result<(), StoreError> {
         for event in events {
             let key = event.key();
-            if !self.told.has(&key) {
+            if !self.told.contains(&key) {
                 event.open(self.engine, &*self.sources.alerts).await?;
-                self.told.add(key);
+                self.told.insert(key);
             }
         }
         Ok(())

@@ -33,6 +33,8 @@ impl Spender {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WorstCase {
     pub(crate) tokens: i64,
+    /// Those of the prompt.
+    pub(crate) prompt: i64,
     /// `None`: the model has no price.
     pub(crate) nano_usd: Option<i64>,
     /// The longest answer that the tokens of the turn leave room for, where that is less than usual.

@@ -60,7 +60,7 @@ fn a_claim_has_the_unit_of_its_budget() {
     ];
     let applicable = Applicable::among(&budgets, &spender()).unwrap();
     let now = at("2026-11-16T23:59:59Z");
-    let reserve = |nano_usd| applicable.reservation(Uuid::nil(), WorstCase { tokens: 70, nano_usd, max_output: None }, now, now);
+    let reserve = |nano_usd| applicable.reservation(Uuid::nil(), WorstCase { tokens: 70, nano_usd, ..WorstCase::default() }, now, now);
     let amounts: Vec<i64> = reserve(Some(500)).unwrap().claims.iter().map(|claim| claim.amount).collect();
     assert_eq!(amounts, [70, 500, 1]);
     assert!(matches!(reserve(None), Err(BudgetRefusal::PriceUnknown { budget_id }) if budget_id == Uuid::from_u128(2)));

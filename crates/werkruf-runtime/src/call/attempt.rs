@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout_at;
 use tokio_util::task::AbortOnDropHandle;
-use werkruf_contract::{CallStatus, Cancel, ErrorCode, Failure, Invocation, Models, Reply, ToolErrorType, ToolSpec, Uuid};
+use werkruf_contract::{CallStatus, Cancel, Effect, ErrorCode, Failure, Invocation, Models, Reply, ToolErrorType, ToolSpec, Uuid};
 use werkruf_llm::overdue;
 use werkruf_store::{CallRetry, NewUsage, StoreError, UsageOwner, crash};
 
@@ -79,7 +79,8 @@ async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Re
         },
         None => None,
     };
-    if execution.cancel.is_raised() {
+    let may_repeat = spec.effect != Effect::Once;
+    if execution.cancel.is_raised() || !(may_repeat || scope.running.must_end(execution.job_id)) {
         return Err((canceled().nothing_happened(), CallStatus::Canceled));
     }
     let invocation = Invocation {

@@ -49,6 +49,8 @@ pub(crate) struct TurnScope {
     pub(crate) debug: bool,
     /// Texts in the language that the user is answered in.
     pub(crate) texts: Texts,
+    /// Texts of the turn's own error: English for programs that use the OpenAI API, else as above.
+    pub(crate) error_texts: Texts,
     pub(crate) result_limit: ResultLimit,
     /// What the channel said about the message; `None` where the turn did not come from a channel with addresses.
     pub(crate) inbound: Option<Arc<Inbound>>,

@@ -2,7 +2,6 @@
 //! written in the commit that they announce.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -32,20 +31,14 @@ pub(crate) struct Audience {
     pub(crate) setup: Arc<Setup>,
     pub(crate) clock: Clock,
     reply_to: Option<ReplyTo>,
-    /// The sender was told already that they write too much, or that a budget is used up.
-    silent: Arc<AtomicBool>,
+    /// The sender was told already that they write too much.
+    silent: bool,
 }
 
 impl Audience {
     pub(crate) fn new(owner: TurnOwner, setup: Arc<Setup>, clock: Clock, inbound: Option<&Inbound>) -> Self {
         let silent = inbound.and_then(|inbound| inbound.over_limit).is_some_and(|over| over.silent);
-        let silent = Arc::new(AtomicBool::new(silent));
         Self { owner, setup, clock, reply_to: inbound.map(|inbound| inbound.reply_to.clone()), silent }
-    }
-
-    /// The sender was told already why the turn fails.
-    pub(crate) fn silence(&self) {
-        self.silent.store(true, Ordering::Relaxed);
     }
 
     /// What is sent about a write.
@@ -80,7 +73,7 @@ impl Audience {
         let error = change.error.as_ref();
         let mut rows = match error {
             None => self.text(change.message.as_deref().unwrap_or_default()),
-            Some(_) if self.silent.load(Ordering::Relaxed) => Vec::new(),
+            Some(_) if self.silent => Vec::new(),
             Some((stored, _)) => {
                 let error = serde_json::from_str::<Value>(stored).unwrap_or_default();
                 self.text(error["message"].as_str().unwrap_or_default())

@@ -225,6 +225,7 @@ impl Journal {
     async fn commit_staged(&self, staged: Staged) -> Result<Written, StoreError> {
         let Staged { mut write, sent, spans, .. } = staged;
         write.now = self.store.clock.now();
+        let at = Some(write.now);
         write.outbox.extend(self.audience.rows_of(&write));
         let sends = !write.outbox.is_empty();
         let kinds: Vec<EventType> = write.events.iter().map(|event| event.kind).collect();
@@ -256,7 +257,7 @@ impl Journal {
             self.running.cancel();
         }
         for ((kind, data), seq) in kinds.into_iter().zip(sent).zip(&written.event_seqs) {
-            broadcast.publish(self.stream_id, &LiveEvent { seq: Some(*seq), kind, turn_id: self.turn_id, data });
+            broadcast.publish(self.stream_id, &LiveEvent { seq: Some(*seq), kind, turn_id: self.turn_id, data, at });
         }
         if ends_lease || !written.event_seqs.is_empty() {
             self.store.cluster.notify();
@@ -301,7 +302,7 @@ impl Journal {
     pub(crate) fn publish_unstored(&self, kind: EventType, payload: &impl Serialize) {
         let broadcast = &self.store.broadcast;
         if broadcast.has_subscribers(self.stream_id) {
-            let event = LiveEvent { seq: None, kind, turn_id: self.turn_id, data: Arc::from(json(payload)) };
+            let event = LiveEvent { seq: None, kind, turn_id: self.turn_id, data: Arc::from(json(payload)), at: None };
             broadcast.publish(self.stream_id, &event);
         }
     }

@@ -15,6 +15,8 @@ pub(crate) struct RunningTurn {
     /// When this process accepted the turn or took it over.
     since: Instant,
     canceled: Cancel,
+    /// Raised when the turn is canceled because its client left.
+    left: Cancel,
     /// Raised when the process must stop before the turn has ended.
     released: Cancel,
     /// Raised by a decision or a cancel that may come just as the turn starts to wait for an approval.
@@ -23,7 +25,14 @@ pub(crate) struct RunningTurn {
     lost: Cancel,
     lease: LocalLease,
     /// Sorted, so that a seeded test cancels in the same order twice.
-    calls: Mutex<BTreeMap<Uuid, Cancel>>,
+    calls: Mutex<BTreeMap<Uuid, RunningCall>>,
+}
+
+#[derive(Default)]
+struct RunningCall {
+    cancel: Cancel,
+    /// It was sent and must not be repeated: its end is waited for when the client leaves.
+    must_end: bool,
 }
 
 impl Default for RunningTurn {
@@ -31,6 +40,7 @@ impl Default for RunningTurn {
         Self {
             since: timer::now(),
             canceled: Cancel::default(),
+            left: Cancel::default(),
             released: Cancel::default(),
             recheck: Cancel::default(),
             lost: Cancel::default(),
@@ -45,7 +55,7 @@ impl RunningTurn {
         self.since
     }
 
-    fn calls(&self) -> MutexGuard<'_, BTreeMap<Uuid, Cancel>> {
+    fn calls(&self) -> MutexGuard<'_, BTreeMap<Uuid, RunningCall>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -56,9 +66,23 @@ impl RunningTurn {
     /// Cancels the turn and every call in it.
     pub(crate) fn cancel(&self) {
         self.canceled.raise();
-        for cancel in self.calls().values() {
-            cancel.raise();
+        for call in self.calls().values() {
+            call.cancel.raise();
         }
+    }
+
+    /// The client left: cancels the turn and its calls, except calls that were sent and must not be repeated.
+    pub(crate) fn leave(&self) {
+        self.left.raise();
+        self.canceled.raise();
+        for call in self.calls().values().filter(|call| !call.must_end) {
+            call.cancel.raise();
+        }
+    }
+
+    /// Whether the turn is canceled because its client left.
+    pub(crate) fn is_left(&self) -> bool {
+        self.left.is_raised()
     }
 
     pub(crate) fn is_canceled(&self) -> bool {
@@ -72,13 +96,21 @@ impl RunningTurn {
 
     /// Cancels one call; false when it does not run here.
     pub(crate) fn cancel_call(&self, job_id: Uuid) -> bool {
-        self.calls().get(&job_id).map(Cancel::raise).is_some()
+        self.calls().get(&job_id).map(|call| call.cancel.raise()).is_some()
+    }
+
+    /// A call that must not be repeated is about to be sent; false when it is canceled already.
+    pub(crate) fn must_end(&self, job_id: Uuid) -> bool {
+        let mut calls = self.calls();
+        let Some(call) = calls.get_mut(&job_id) else { return true };
+        call.must_end = !call.cancel.is_raised();
+        call.must_end
     }
 
     /// The cancel signal of a call that starts now.
     pub(crate) fn register_call(&self, job_id: Uuid) -> Cancel {
         let cancel = Cancel::default();
-        self.calls().insert(job_id, cancel.clone());
+        self.calls().insert(job_id, RunningCall { cancel: cancel.clone(), must_end: false });
         // The turn may have been canceled while this call was prepared.
         if self.canceled.is_raised() {
             cancel.raise();

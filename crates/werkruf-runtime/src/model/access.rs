@@ -1,9 +1,9 @@
 //! Model access for tools and for work outside a turn: each request passes the gate and has a usage row.
 //!
 //! Invariants: the usage row of a request for a text is durable, with estimated tokens, before the request leaves, so that a crash loses none. In
-//! a turn the final row is staged in the turn's journal; outside a turn it is written at once. A request for vectors reserves no row, because a search
-//! must not wait for a commit: a crash before the call's outcome is committed loses that row. Where a budget counts a request, its worst case is
-//! reserved before it leaves, in the transaction that writes the estimated row.
+//! a turn the final row is staged in the turn's journal; outside a turn it is written at once. Where a budget counts a request, its worst case is
+//! reserved before it leaves, in the transaction that writes the estimated row. A request for vectors that no budget counts has no such row, because a
+//! search must not wait for a commit: a crash before the call's outcome is committed loses that row.
 
 use std::sync::Arc;
 
@@ -11,14 +11,13 @@ use futures_util::StreamExt;
 use jiff::SignedDuration;
 use werkruf_contract::{BoxFuture, Clock, Deadline, Failure, ModelSource, Models, NoModels, TextAnswer, TextRequest, Uuid};
 use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{
-    Answer, Delta, Message, ModelError, ModelFault, ModelRequest, RequestSize, TokenUsage, ToolChoice, WebSearchRequest, in_time,
-};
+use werkruf_llm::{Delta, ModelError, ModelFault, RequestSize, WebSearchRequest, in_time};
 use werkruf_store::{BudgetCounter, NewReservation, NewUsage, UsageOwner, UsageRows};
 
 use super::failures::{failure, late, refused, unchecked};
 use super::gate::ModelGate;
-use super::usage::{Meter, Sending, Settlement};
+use super::text_request::{bytes, model_request, text_answer};
+use super::usage::{Meter, Sending, Sent, Settlement};
 use super::worst_case::{MAX_SEARCHES, worst_case};
 use crate::budgets::{Applicable, BudgetBook, Spender, TurnTokens, WorstCase};
 use crate::metrics::Metrics;
@@ -73,18 +72,20 @@ pub(crate) struct ToolCall {
 /// Access to models in the name of one user.
 #[derive(Clone)]
 pub(crate) struct ModelAccess {
-    accounts: ModelAccounts,
+    pub(super) accounts: ModelAccounts,
     owner: UsageOwner,
     /// The tool call that makes the requests, and its journal.
     call: Option<ToolCall>,
+    /// What requests for texts are called in their usage rows.
+    operation: &'static str,
     spender: Spender,
     /// The tokens that the turn may use.
     tokens: Arc<TurnTokens>,
 }
 
 /// A request that is about to leave.
-struct Reserved {
-    sending: Sending,
+pub(super) struct Reserved {
+    pub(super) sending: Sending,
     /// Its estimated row.
     row_id: Option<Uuid>,
     reservation: Option<NewReservation>,
@@ -96,9 +97,8 @@ struct Reserved {
 
 impl ModelSource for ModelAccounts {
     fn models_for(&self, tenant_id: Uuid, user_id: &str) -> Arc<dyn Models> {
-        let owner = UsageOwner { tenant_id, user_id: user_id.to_owned(), ..UsageOwner::default() };
         let spender = Spender { tenant_id, user_id: user_id.to_owned(), ..Spender::default() };
-        Arc::new(ModelAccess { accounts: self.clone(), owner, call: None, spender, tokens: Arc::default() })
+        Arc::new(ModelAccess::outside_turns(self.clone(), spender, "ask_gpt"))
     }
 
     fn embedding_model(&self) -> Option<&str> {
@@ -121,15 +121,21 @@ impl ModelAccess {
         spender: Spender,
         tokens: Arc<TurnTokens>,
     ) -> Self {
-        Self { accounts, owner, call: Some(call), spender, tokens }
+        Self { accounts, owner, call: Some(call), operation: "ask_gpt", spender, tokens }
     }
 
-    fn meter<'a>(&'a self, provider: &'a str, model: &'a str, operation: &'static str, sent_bytes: usize) -> Meter<'a> {
+    /// Access for work that belongs to no turn.
+    pub(crate) fn outside_turns(accounts: ModelAccounts, spender: Spender, operation: &'static str) -> Self {
+        let owner = UsageOwner { tenant_id: spender.tenant_id, user_id: spender.user_id.clone(), ..UsageOwner::default() };
+        Self { accounts, owner, call: None, operation, spender, tokens: Arc::default() }
+    }
+
+    pub(super) fn meter<'a>(&'a self, provider: &'a str, model: &'a str, operation: &'static str, sent_bytes: usize) -> Meter<'a> {
         Meter {
             provider,
             model,
             operation,
-            sent_bytes,
+            sent: Sent::Bytes(sent_bytes),
             call_id: self.call.as_ref().map(|call| call.id),
             tool_name: self.call.as_ref().map(|call| call.tool.as_str()),
             key_id: self.spender.key_id,
@@ -152,7 +158,7 @@ impl ModelAccess {
             let system = trace.content(|content| vec![content.part(&request.system)].into())?;
             Some((system, trace.content(|content| content.texts(request.messages.iter().map(String::as_str)))?))
         });
-        Meter { input, ..self.meter(provider, model, "ask_gpt", bytes(request)) }
+        Meter { input, ..self.meter(provider, model, self.operation, bytes(request)) }
     }
 
     /// Writes a row by itself. A failed write is logged; it must not cost the answer.
@@ -165,7 +171,7 @@ impl ModelAccess {
 
     /// Makes room for a request that is about to leave, and writes its estimated row where it has one. `size` also says how many web searches
     /// the provider may run.
-    async fn reserve(
+    pub(super) async fn reserve(
         &self,
         meter: &Meter<'_>,
         size: impl FnOnce() -> (RequestSize, u32),
@@ -182,7 +188,8 @@ impl ModelAccess {
         };
         self.tokens.reserve(worst.tokens).map_err(|refusal| refused(&refusal))?;
         let sending = Sending::starting(&self.accounts.clock);
-        let row = estimated.then(|| meter.reservation(&sending)).flatten();
+        // Where something is reserved, the row is part of that write.
+        let row = (estimated || applicable.is_some()).then(|| meter.reservation(&sending)).flatten();
         let mut reserved = Reserved {
             sending,
             row_id: row.as_ref().map(|row| row.id),
@@ -238,7 +245,7 @@ impl ModelAccess {
     }
 
     /// Replaces the estimated row, or writes a new one. A request that was never sent has no row.
-    async fn settle(&self, meter: &Meter<'_>, reserved: &Reserved, settlement: &Settlement<'_>) {
+    pub(super) async fn settle(&self, meter: &Meter<'_>, reserved: &Reserved, settlement: &Settlement<'_>) {
         let row = meter.settle(&reserved.sending, settlement);
         self.tokens.settle(reserved.tokens, row.as_ref().map_or(0, |row| row.tokens_total));
         let Some(mut row) = row else { return self.cancel(reserved).await };
@@ -342,28 +349,6 @@ impl ModelAccess {
             }
         }
     }
-
-    async fn request_vectors(&self, texts: Vec<String>, deadline: Deadline) -> Result<Vec<Vec<f32>>, Failure> {
-        let gate = &self.accounts.gate;
-        let Some(embeddings) = gate.embeddings() else { return Err(NoModels::not_configured()) };
-        let meter = self.meter(embeddings.name(), embeddings.model(), "embedding", texts.iter().map(String::len).sum());
-        let Some(admission) = in_time(deadline, gate.admit_embedding()).await else { return Err(late().nothing_happened()) };
-        let reserved = self.reserve(&meter, || (RequestSize::of_texts(&texts), 0), false, deadline).await?;
-        let sending = &reserved.sending;
-        match admission.embed(embeddings, &texts, deadline).await {
-            Ok(embedded) => {
-                sending.identify(embedded.request_id.as_deref());
-                let usage =
-                    embedded.tokens.map(|tokens| TokenUsage { input_tokens: tokens, total_tokens: tokens, ..TokenUsage::default() });
-                self.settle(&meter, &reserved, &Settlement::Answered { usage, text: "", model: None }).await;
-                Ok(embedded.vectors)
-            }
-            Err(error) => {
-                self.settle(&meter, &reserved, &Settlement::Failed { error: &error, received: "" }).await;
-                Err(failure(&error))
-            }
-        }
-    }
 }
 
 impl Models for ModelAccess {
@@ -376,30 +361,6 @@ impl Models for ModelAccess {
     }
 
     fn embed(&self, texts: Vec<String>, deadline: Deadline) -> BoxFuture<'_, Result<Vec<Vec<f32>>, Failure>> {
-        Box::pin(self.request_vectors(texts, deadline))
+        Box::pin(async move { Ok(self.request_vectors(&texts, None, deadline).await?.vectors) })
     }
-}
-
-fn bytes(request: &TextRequest) -> usize {
-    request.system.len() + request.messages.iter().map(String::len).sum::<usize>()
-}
-
-fn model_request(request: TextRequest) -> ModelRequest {
-    let TextRequest { system, messages, temperature, locale } = request;
-    ModelRequest {
-        system: system.into(),
-        messages: Arc::new(messages.into_iter().map(Message::user).collect()),
-        tool_choice: ToolChoice::None,
-        locale,
-        temperature,
-        ..ModelRequest::default()
-    }
-}
-
-/// An answer's text, or the refusal in its place; and the usage that the provider reported.
-fn text_answer(answer: Answer, default_model: &str) -> (TextAnswer, Option<TokenUsage>) {
-    let text = if answer.text.is_empty() { answer.refusal.unwrap_or_default() } else { answer.text };
-    let model = answer.model.unwrap_or_else(|| default_model.to_owned());
-    let tokens = answer.usage.map(|usage| (usage.input_tokens, usage.output_tokens));
-    (TextAnswer { text, model, tokens, ..TextAnswer::default() }, answer.usage)
 }

@@ -1,7 +1,7 @@
-//! Why a tool gets no answer from a model.
+//! Why a tool or a turn gets no answer from a model.
 
-use werkruf_contract::{ErrorCode, Failure, Texts, ToolErrorType};
-use werkruf_llm::{ModelError, ModelFault};
+use werkruf_contract::{ErrorCode, Failure, Texts, ToolErrorType, TurnError};
+use werkruf_llm::{ModelError, ModelFault, RefusalReason};
 use werkruf_store::StoreError;
 
 use crate::budgets::BudgetRefusal;
@@ -36,4 +36,43 @@ pub(super) fn failure(error: &ModelError) -> Failure {
     };
     let failure = Failure::new(kind, "model_unavailable", "The model cannot be asked right now.");
     Failure { upstream_status: status, ..failure.because(error.to_string()).retry_after(error.retry_after) }
+}
+
+/// The error of a turn. A refusal keeps its meaning, with the provider's text; the cause, for operators, names the provider.
+pub(crate) fn turn_error(error: &ModelError, provider: &str, texts: &Texts) -> TurnError {
+    let mut failure = match error.refusal() {
+        Some(RefusalReason::Credentials) => refused_turn(ToolErrorType::Upstream, ErrorCode::ModelCredentials, texts, ""),
+        Some(reason) => {
+            let code = match reason {
+                RefusalReason::ContextLength => ErrorCode::ContextLengthExceeded,
+                RefusalReason::Image => ErrorCode::InvalidImage,
+                RefusalReason::UnknownModel => ErrorCode::ModelNotFound,
+                RefusalReason::Credentials | RefusalReason::Other => ErrorCode::ModelRefused,
+            };
+            refused_turn(ToolErrorType::Validation, code, texts, &error.provider_text())
+        }
+        None => {
+            let (kind, code, key) = match error.fault {
+                ModelFault::Incomplete | ModelFault::Idle => {
+                    (ToolErrorType::Upstream, ErrorCode::ModelIncomplete, "error-model_incomplete")
+                }
+                ModelFault::Refused { status: 429 } => (ToolErrorType::RateLimit, ErrorCode::ModelUnavailable, "error-model_busy"),
+                ModelFault::Connect => (ToolErrorType::Upstream, ErrorCode::ModelUnavailable, "error-model_unreachable"),
+                ModelFault::Protocol => (ToolErrorType::Upstream, ErrorCode::ModelUnavailable, "error-model_unreadable"),
+                ModelFault::Refused { .. } | ModelFault::FirstByte => {
+                    (ToolErrorType::Upstream, ErrorCode::ModelUnavailable, "error-model_unavailable")
+                }
+            };
+            TurnError::new(kind, code, texts.text(key, &[]))
+        }
+    };
+    failure.retry_after_ms = error.retry_after.and_then(|span| u64::try_from(span.as_millis()).ok());
+    failure.cause = Some(format!("{provider} {error}"));
+    failure
+}
+
+fn refused_turn(kind: ToolErrorType, code: ErrorCode, texts: &Texts, provider_text: &str) -> TurnError {
+    let message = texts.text(&format!("error-{code}"), &[]);
+    let message = if provider_text.is_empty() { message } else { format!("{message} {provider_text}") };
+    TurnError::new(kind, code, message)
 }

@@ -124,7 +124,13 @@ impl Admission<'_> {
         web_search.search(request, deadline).await
     }
 
-    pub(super) async fn embed(&self, embeddings: &Embeddings, texts: &[String], deadline: Deadline) -> Result<Embedded, ModelError> {
-        embeddings.embed(texts, deadline).await
+    pub(super) async fn embed(
+        &self,
+        embeddings: &Embeddings,
+        texts: &[String],
+        dimensions: Option<u32>,
+        deadline: Deadline,
+    ) -> Result<Embedded, ModelError> {
+        embeddings.embed(texts, dimensions, deadline).await
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use jiff::Timestamp;
 use werkruf_contract::{Clock, Uuid};
 use werkruf_llm::prices::PriceTable;
-use werkruf_llm::{Answer, ModelError, ModelFault, TokenUsage, ToolCall};
+use werkruf_llm::{Answer, ModelError, ModelFault, ModelRequest, Provider, TokenUsage, ToolCall};
 use werkruf_store::NewUsage;
 
 use crate::conditions::Conditions;
@@ -93,12 +93,37 @@ impl Sending {
     }
 }
 
+/// What was sent, for an estimate of its tokens where the provider reports none.
+#[derive(Clone, Copy)]
+pub(crate) enum Sent<'a> {
+    /// Texts of this many bytes.
+    Bytes(usize),
+    /// A prompt that was counted before it left.
+    Tokens(i64),
+    /// A whole request: the schemas of its tools are read by the model too, and so are its pictures.
+    Request(&'a dyn Provider, &'a ModelRequest),
+}
+
+impl Sent<'_> {
+    fn tokens(self) -> i64 {
+        let tokens = match self {
+            Self::Bytes(bytes) => estimated_tokens(bytes),
+            Self::Tokens(counted) => return counted,
+            Self::Request(provider, request) => {
+                let size = provider.size(request);
+                estimated_tokens(size.text_bytes()).saturating_add(size.attached_tokens())
+            }
+        };
+        i64::try_from(tokens).unwrap_or(i64::MAX)
+    }
+}
+
 /// Everything that is known of a request before it is sent.
 pub(crate) struct Meter<'a> {
     pub(crate) provider: &'a str,
     pub(crate) model: &'a str,
     pub(crate) operation: &'static str,
-    pub(crate) sent_bytes: usize,
+    pub(crate) sent: Sent<'a>,
     /// The tool call that made the request, where one did.
     pub(crate) call_id: Option<Uuid>,
     pub(crate) tool_name: Option<&'a str>,
@@ -200,14 +225,15 @@ impl Meter<'_> {
 
     /// A row with estimated tokens, and flagged as such.
     fn estimate(&self, (received, searches): (&str, u32), model: Option<&str>) -> NewUsage {
-        let tokens = |bytes: usize| i64::try_from(estimated_tokens(bytes)).unwrap_or(i64::MAX);
-        let (input_tokens, output_tokens) = (tokens(self.sent_bytes), tokens(received.len()));
+        let (input_tokens, output_tokens) = (self.sent.tokens(), Sent::Bytes(received.len()).tokens());
         let total_tokens = input_tokens.saturating_add(output_tokens);
         self.row((TokenUsage { input_tokens, output_tokens, total_tokens, ..TokenUsage::default() }, searches), true, model)
     }
 
     fn row(&self, (tokens, searches): (TokenUsage, u32), estimated: bool, model: Option<&str>) -> NewUsage {
         let model = model.unwrap_or(self.model);
+        // An answer may name its model in a way that no price list knows. What was asked for has a price where a budget counts money.
+        let cost = |model: &str| self.prices.cost_with_searches(model, tokens, searches);
         NewUsage {
             call_id: self.call_id,
             tool_name: self.tool_name.map(str::to_owned),
@@ -218,7 +244,7 @@ impl Meter<'_> {
             tokens_reasoning: tokens.reasoning_tokens.max(0),
             tokens_total: tokens.total_tokens.max(0),
             estimated,
-            cost_nano_usd: self.prices.cost_with_searches(model, tokens, searches),
+            cost_nano_usd: cost(model).or_else(|| cost(self.model)),
             ..NewUsage::new(self.clock.new_id(), self.provider, model, self.operation)
         }
     }

@@ -23,5 +23,5 @@ pub(crate) async fn worst_case(size: RequestSize, searches: u32, model: &str, pr
     let usage = TokenUsage { input_tokens, output_tokens, total_tokens, ..TokenUsage::default() };
     // Cost is rounded half up, and so is the cost of what the request uses in the end, which has fewer tokens.
     let nano_usd = if total_tokens == 0 { Some(0) } else { prices.cost_with_searches(model, usage, searches) };
-    WorstCase { tokens: total_tokens, nano_usd, max_output: left.and_then(|left| u32::try_from(left).ok()) }
+    WorstCase { tokens: total_tokens, prompt: input_tokens, nano_usd, max_output: left.and_then(|left| u32::try_from(left).ok()) }
 }

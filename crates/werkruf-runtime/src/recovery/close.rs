@@ -74,7 +74,7 @@ impl Leftover {
     /// Ends the turn and its open calls, in one commit.
     pub(super) async fn close(&self, scope: &TurnScope, closing: Closing) -> Result<(), StoreError> {
         self.stage_closed_calls(scope, closing.call_status());
-        let error = closing.error(&scope.texts);
+        let error = closing.error(&scope.error_texts);
         let code = error.code.clone();
         fail(scope, closing.turn_status(), self.turn.step, error);
         scope.journal.commit(CommitPoint::End).await?;

@@ -21,7 +21,7 @@ pub(super) async fn resume(mut turn: Box<Turn>, left: Leftover) {
             turn.progress.finished = left.sorted().0;
             add_lost_request(&mut turn, &left);
             left.stage_closed_calls(&turn.scope, closing.call_status());
-            Err(if left.is_poison() { Stop::Failed(closing.error(&turn.scope.texts)) } else { Stop::Canceled })
+            Err(if left.is_poison() { Stop::Failed(closing.error(&turn.scope.error_texts)) } else { Stop::Canceled(String::new()) })
         }
         None => match catch_up(&mut turn, &left).await {
             Ok(Some(reply)) => Ok(reply),

@@ -179,6 +179,14 @@ impl Broadcast {
         self.lock().audiences.contains_key(&stream_id)
     }
 
+    /// Whether a subscriber of this process gets the events of a turn.
+    pub(super) fn is_read(&self, stream_id: Uuid, turn_id: Uuid) -> bool {
+        let mut streams = self.lock();
+        let Some(audience) = streams.audiences.get_mut(&stream_id) else { return false };
+        audience.remove_closed();
+        audience.subscribers.iter().any(|subscriber| !subscriber.wants_other_turn(turn_id))
+    }
+
     /// Forgets subscribers that left while nothing was published.
     pub(crate) fn remove_closed(&self) {
         self.lock().audiences.retain(|_, audience| {

@@ -20,7 +20,7 @@ fn token(broadcast: &Broadcast, content: &str, step: u32) {
 }
 
 fn row(broadcast: &Broadcast, kind: EventType, data: &str) {
-    broadcast.publish(STREAM, &LiveEvent { seq: Some(1), kind, turn_id: TURN, data: Arc::from(data) });
+    broadcast.publish(STREAM, &LiveEvent { seq: Some(1), kind, turn_id: TURN, data: Arc::from(data), at: None });
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_turn_canceled_in_its_queue_does_not_end_the_text_of_the_turn_ahead() {
     let broadcast = Broadcast::default();
     token(&broadcast, "Hel", 1);
     let (mut events, _) = broadcast.subscribe(KEY, ALL);
-    let behind = LiveEvent { seq: Some(2), kind: EventType::Error, turn_id: Uuid::from_u128(3), data: Arc::from("{}") };
+    let behind = LiveEvent { seq: Some(2), kind: EventType::Error, turn_id: Uuid::from_u128(3), data: Arc::from("{}"), at: None };
     broadcast.publish_unstarted(STREAM, &behind);
     assert_eq!(events.try_recv(), Some(behind));
     token(&broadcast, "lo", 1);
@@ -163,7 +163,7 @@ fn a_subscriber_with_a_part_of_the_text_gets_the_whole_before_the_end_after_a_ta
     token(&broadcast, "This is the who", 1);
     broadcast.abandon(STREAM);
     let data = r#"{"message": {"role": "assistant", "content": "This is the whole answer."}}"#;
-    broadcast.deliver_row(STREAM, &LiveEvent { seq: Some(1), kind: EventType::Final, turn_id: TURN, data: Arc::from(data) });
+    broadcast.deliver_row(STREAM, &LiveEvent { seq: Some(1), kind: EventType::Final, turn_id: TURN, data: Arc::from(data), at: None });
     let received: Vec<LiveEvent> = std::iter::from_fn(|| events.try_recv()).collect();
     let kinds: Vec<EventType> = received.iter().map(|event| event.kind).collect();
     assert_eq!(kinds, [EventType::AssistantToken, EventType::AssistantSnapshot, EventType::Final]);
@@ -171,7 +171,7 @@ fn a_subscriber_with_a_part_of_the_text_gets_the_whole_before_the_end_after_a_ta
 }
 
 fn event(seq: i64, kind: EventType, data: &str) -> LiveEvent {
-    LiveEvent { seq: Some(seq), kind, turn_id: TURN, data: Arc::from(data) }
+    LiveEvent { seq: Some(seq), kind, turn_id: TURN, data: Arc::from(data), at: None }
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub(super) struct WatchedStream {
     pub(super) written_here: bool,
     /// Turns that have subscribers here and do not run here.
     pub(super) remote_turns: BTreeSet<Uuid>,
+    /// Whether somebody here reads what another process may write.
+    pub(super) has_readers: bool,
 }
 
 /// What was read of a stream.
@@ -51,6 +53,7 @@ impl Broadcast {
                     behind: cursor.behind,
                     partial_mark: cursor.partial_mark.clone(),
                     written_here: false,
+                    has_readers: whole || !remote_turns.is_empty(),
                     remote_turns,
                 });
             }

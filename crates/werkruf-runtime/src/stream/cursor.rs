@@ -88,5 +88,5 @@ pub(super) fn whole_text(partial: &PartialAnswer, end: &LiveEvent) -> Option<Liv
 pub(super) fn snapshot(partial: PartialAnswer) -> LiveEvent {
     let PartialAnswer { turn_id, step, content } = partial;
     let data = Arc::from(json(&AssistantSnapshot { content, step, turn_id }));
-    LiveEvent { seq: None, kind: EventType::AssistantSnapshot, turn_id, data }
+    LiveEvent { seq: None, kind: EventType::AssistantSnapshot, turn_id, data, at: None }
 }

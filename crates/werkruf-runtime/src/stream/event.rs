@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::Timestamp;
 use werkruf_contract::{EventType, Uuid};
 
 /// One event as it is sent. All subscribers share the text.
@@ -13,6 +14,8 @@ pub struct LiveEvent {
     pub turn_id: Uuid,
     /// JSON.
     pub data: Arc<str>,
+    /// When the row was written, where the publisher knows it.
+    pub at: Option<Timestamp>,
 }
 
 /// What a subscriber wants to receive.

@@ -3,6 +3,7 @@
 mod broadcast;
 mod catch_up;
 mod checkpoint;
+mod client_leave;
 mod cursor;
 mod event;
 mod remote;
@@ -10,6 +11,7 @@ mod subscriber;
 
 pub(crate) use broadcast::Broadcast;
 pub(crate) use checkpoint::Checkpoints;
+pub use client_leave::ClientLeave;
 pub use event::{LiveEvent, PartialAnswer, SubscribeOptions};
 pub(crate) use remote::RemoteStreams;
 pub use subscriber::Subscription;

@@ -16,8 +16,11 @@ use super::catch_up::{RemoteRead, WatchedStream};
 use super::event::LiveEvent;
 use crate::lease::{POLL, RunningTurns, Wakeup};
 use crate::stored::complete_event;
+use crate::timer;
 
 const READ_LIMIT: ReadLimit = ReadLimit { rows: 256, bytes: 64 * 1024 };
+/// Marks of readers are written this often. With the longest time between two looks this is shorter than a mark is valid.
+const MARK_EVERY: Duration = Duration::from_millis(500);
 /// The shortest time between two looks, however many notifications arrive.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -35,6 +38,7 @@ impl RemoteStreams<'_> {
     /// Delivers until the last turn of a draining process has ended.
     pub(crate) async fn run(&self) {
         let mut wakeups = self.wakeup.listen();
+        let mut next_mark = timer::now();
         loop {
             tokio::select! {
                 biased;
@@ -42,7 +46,11 @@ impl RemoteStreams<'_> {
                 () = self.broadcast.behind() => {}
                 () = wakeups.within(POLL) => {}
             }
-            if let Err(error) = self.round().await {
+            let marks = timer::now() >= next_mark;
+            if marks {
+                next_mark = timer::now() + MARK_EVERY;
+            }
+            if let Err(error) = self.round(marks).await {
                 tracing::warn!(%error, "streams of other processes could not be read; trying again");
                 tokio::time::sleep(POLL).await;
                 continue;
@@ -51,12 +59,17 @@ impl RemoteStreams<'_> {
         }
     }
 
-    async fn round(&self) -> Result<(), StoreError> {
+    /// `marks`: the other processes are told which streams have readers here.
+    async fn round(&self, marks: bool) -> Result<(), StoreError> {
         let mut by_tenant: BTreeMap<Uuid, Vec<WatchedStream>> = BTreeMap::new();
         for watched in self.broadcast.watched_streams(&self.leased_turns()) {
             by_tenant.entry(watched.stream.tenant_id).or_default().push(watched);
         }
         for (tenant_id, watched) in by_tenant {
+            let read: Vec<Uuid> = watched.iter().filter(|watched| watched.has_readers).map(|watched| watched.stream.stream_id).collect();
+            if marks && !read.is_empty() {
+                self.cluster.mark_read(tenant_id, read).await?;
+            }
             let ids = watched.iter().map(|watched| watched.stream.stream_id).collect();
             let positions = self.cluster.stream_positions(tenant_id, ids).await?;
             let positions: BTreeMap<Uuid, StreamPosition> = positions.into_iter().map(|position| (position.stream_id, position)).collect();
@@ -102,7 +115,8 @@ impl RemoteStreams<'_> {
                 settled |= row.kind.settles_text();
                 let data = Arc::from(complete_event(self.records, tenant_id, stream_id, row).await?);
                 let turn_id = row.turn_id.unwrap_or_default();
-                self.broadcast.deliver_row(stream_id, &LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id, data });
+                let event = LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id, data, at: Some(row.created_at) };
+                self.broadcast.deliver_row(stream_id, &event);
             }
             if !is_full(&rows) {
                 break;

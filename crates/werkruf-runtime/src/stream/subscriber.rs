@@ -81,7 +81,7 @@ impl Queue {
         if from == to {
             self.waiting.pop_front();
         }
-        Some(LiveEvent { seq: None, kind: EventType::AssistantToken, turn_id, data })
+        Some(LiveEvent { seq: None, kind: EventType::AssistantToken, turn_id, data, at: None })
     }
 }
 

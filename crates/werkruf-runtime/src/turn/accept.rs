@@ -18,7 +18,7 @@ use crate::lease::{QueuePlace, RunningTurn};
 use crate::request::{AcceptedTurn, Caller, Idempotency, InboundMessage, Refusal};
 use crate::setup::Setup;
 use crate::stored::json;
-use crate::stream::{LiveEvent, SubscribeOptions};
+use crate::stream::{ClientLeave, LiveEvent, SubscribeOptions};
 use crate::turn_limits::TurnCount;
 
 /// How long the inbox remembers an idempotency key.
@@ -133,9 +133,18 @@ async fn open(
     let stream = StreamKey { tenant_id, stream_id: conversation_id };
     let options = SubscribeOptions { turn_id: Some(turn_id), debug: message.debug, after: seqs.first().map_or(0, |seq| seq - 1) };
     let (events, _) = engine.broadcast.subscribe(stream, options);
-    let event = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)) };
+    let event = LiveEvent { seq: seqs.first().copied(), kind: EventType::Init, turn_id, data: Arc::from(json(&init)), at: None };
     engine.journals.publish(conversation_id, &event);
-    let accepted = AcceptedTurn { conversation_id, turn_id, created, events };
+    let leave = ClientLeave {
+        broadcast: Arc::clone(&engine.broadcast),
+        running: Arc::clone(registration.running()),
+        cluster: Arc::clone(&engine.store.cluster),
+        stream,
+        turn_id,
+        stopping: engine.stopping.clone(),
+        tasks: engine.tasks.clone(),
+    };
+    let accepted = AcceptedTurn { conversation_id, turn_id, created, events, leave };
     let inbound = message.inbound.as_ref().map(|channel| Arc::new(channel.inbound.clone()));
     // A turn that waits has only checked its budgets.
     let reservation = reservation.filter(|_| fence.is_some());
@@ -163,7 +172,7 @@ async fn commit(
                 if let Some(entry) = inbox_of(message, engine.store.clock.now()) {
                     refuse_known(engine, message.caller.principal.tenant_id, entry).await?;
                 }
-                store_over_budget(engine, message, refusal).await?;
+                store_over_budget(message, refusal)?;
                 Admission::default()
             }
         };
@@ -177,7 +186,7 @@ async fn commit(
             Opened::OverBudget(over) if tried < OPEN_TRIES => {
                 engine.store.models.gate.conditions().budget_refused(message.caller.principal.tenant_id, &over);
                 let refusal = admission.refusal(&over, engine.store.clock.now());
-                store_over_budget(engine, message, refusal.ok_or(Refusal::Busy { retry_after_ms: 1000 })?).await?;
+                store_over_budget(message, refusal.ok_or(Refusal::Busy { retry_after_ms: 1000 })?)?;
             }
             opened => return Ok((opened, admission.reservation)),
         }
@@ -240,7 +249,8 @@ fn user_message(engine: &Engine, message: &InboundMessage) -> Option<NewMessage>
 
 /// A client's result, which replaces its placeholder in the history.
 fn client_result(result: &ClientResult) -> Replacement {
-    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success", metadata: None }
+    let metadata = (!result.parts.is_empty()).then(|| json(&serde_json::json!({"content": result.parts})));
+    Replacement { tool_call_id: result.call_id.clone(), content: result.content.clone(), status: "success", metadata }
 }
 
 /// The inbox entry of a message: the channel's own, else that of the client's idempotency key.

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use werkruf_contract::{Init, Uuid};
+use werkruf_contract::Init;
 use werkruf_llm::{Message, ModelRequest};
-use werkruf_store::{InboxEntry, NewReservation, OverBudget, RecordedInbound, StoreError};
+use werkruf_store::{NewReservation, OverBudget, StoreError};
 
+use super::history::History;
 use super::prompt::Prompt;
+use super::start::history_rows;
 use crate::budgets::{Applicable, BudgetRefusal, Spender, TurnTokens, WorstCase};
 use crate::channel::OverLimit;
 use crate::engine::Engine;
@@ -18,8 +20,6 @@ use crate::setup::Setup;
 
 /// A reservation of commit A outlives the longest turn by this much.
 const LONGER_THAN_A_TURN: SignedDuration = SignedDuration::from_secs(180);
-/// How long an inbox entry outlives the period that it belongs to.
-const AFTER_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 
 /// What a turn claims at commit A.
 #[derive(Default)]
@@ -105,47 +105,48 @@ async fn assistant_of(engine: &Engine, message: &InboundMessage, init: &Init) ->
 }
 
 async fn first_worst_case(engine: &Engine, setup: &Setup, message: &InboundMessage, assistant: &str) -> WorstCase {
+    let request = first_request(engine, setup, message, assistant, Vec::new());
+    let provider = engine.store.models.gate.chat_provider();
+    let model = request.model.as_deref().unwrap_or_else(|| provider.default_model());
+    worst_case(provider.size(&request), 0, model, &setup.prices, message.context.budget_tokens).await
+}
+
+/// How many tokens the first model request for a message would have. Nothing is stored or sent.
+pub(crate) async fn input_tokens(engine: &Engine, message: &InboundMessage) -> Result<u64, StoreError> {
+    let (setup, tenant_id) = (engine.setup(), message.caller.principal.tenant_id);
+    let (mut earlier, mut assistant) = (Vec::new(), message.assistant.clone());
+    if let Some(conversation_id) = message.conversation_id {
+        earlier = History::of(&history_rows(engine, tenant_id, conversation_id).await?).messages;
+        let stored = engine.store.records.conversation(tenant_id, conversation_id).await?;
+        assistant = assistant.or_else(|| stored.map(|row| row.assistant));
+    }
+    let request = first_request(engine, &setup, message, assistant.as_deref().unwrap_or("default"), earlier);
+    Ok(engine.store.models.gate.chat_provider().size(&request).prompt_tokens().await)
+}
+
+fn first_request(engine: &Engine, setup: &Setup, message: &InboundMessage, assistant: &str, earlier: Vec<Message>) -> ModelRequest {
     let principal = &message.caller.principal;
     let locale = message.context.locale.clone().unwrap_or_else(|| principal.language_tag().to_owned());
     let Prompt { assistant, offer, system, .. } = Prompt::of(engine, setup, message, assistant, &locale);
     let client = message.client.as_deref();
     let history = client.filter(|client| !client.history.is_empty()).and_then(|client| serde_json::to_string(&client.history).ok());
     let own = Message::User { content: message.message.clone(), parts: message.parts.clone() };
-    let results = message.results.iter().map(|result| Message::user(result.content.as_str()));
-    let request = ModelRequest {
+    let results = message.results.iter().map(|result| Message::User { content: result.content.clone(), parts: result.parts.clone() });
+    ModelRequest {
         model: assistant.model,
         system: system.into(),
-        messages: Arc::new(history.map(Message::user).into_iter().chain([own]).chain(results).collect()),
+        messages: Arc::new(earlier.into_iter().chain(history.map(Message::user)).chain(results).chain([own]).collect()),
         tools: offer.definitions,
         max_output_tokens: assistant.max_output_tokens,
         client_max_tokens: client.and_then(|client| client.max_output_tokens),
         ..ModelRequest::default()
-    };
-    let provider = engine.store.models.gate.chat_provider();
-    let model = request.model.as_deref().unwrap_or_else(|| provider.default_model());
-    worst_case(provider.size(&request), 0, model, &setup.prices, message.context.budget_tokens).await
+    }
 }
 
-/// A channel with addresses cannot refuse a message: its turn is stored and ends at once, and the person reads why once per period.
-pub(super) async fn store_over_budget(engine: &Engine, message: &mut InboundMessage, refusal: BudgetRefusal) -> Result<(), Refusal> {
-    let principal = &message.caller.principal;
+/// A channel with addresses cannot refuse a message: its turn is stored and ends at once, and the person reads why.
+pub(super) fn store_over_budget(message: &mut InboundMessage, refusal: BudgetRefusal) -> Result<(), Refusal> {
     let Some(channel) = &mut message.inbound else { return Err(Refusal::OverBudget(Box::new(refusal))) };
-    let silent = told_of(engine, principal.tenant_id, &principal.user_id, &refusal).await?;
     let retry_after_ms = refusal.retry_after_ms().unwrap_or_default();
-    channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent, code: Some(refusal.code()) });
+    channel.inbound.over_limit = Some(OverLimit { retry_after_ms, silent: false, code: Some(refusal.code()) });
     Ok(())
-}
-
-/// Whether the person was told before that this budget is used up in this period. From now on they were.
-pub(super) async fn told_of(engine: &Engine, tenant_id: Uuid, user_id: &str, refusal: &BudgetRefusal) -> Result<bool, StoreError> {
-    let BudgetRefusal::Exceeded { budget_id, period_start, resets_at, .. } = refusal else { return Ok(false) };
-    let inbox = InboxEntry {
-        channel: "budget".to_owned(),
-        account: user_id.to_owned(),
-        external_id: format!("{budget_id}:{period_start}"),
-        fingerprint: String::new(),
-        expires_at: *resets_at + AFTER_PERIOD,
-    };
-    let recorded = RecordedInbound { tenant_id, inbox, rows: Vec::new(), notice: None, now: engine.store.clock.now() };
-    engine.store.outbox.record_inbound(recorded).await.map(|first| !first)
 }

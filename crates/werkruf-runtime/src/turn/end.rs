@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use werkruf_contract::{
-    CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError, TurnStatus, Uuid,
+    AssistantSnapshot, CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError,
+    TurnStatus, Uuid,
 };
 use werkruf_llm::Message;
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
-use super::admission::told_of;
 use super::state::{Limit, Reply, Stop, Turn};
-use crate::budgets::BudgetRefusal;
+use crate::answer_format::AnswerFormat;
 use crate::call::{TurnScope, log_turn};
 use crate::journal::{CommitPoint, Event};
 use crate::stored::{StoredFinal, json};
@@ -22,7 +22,7 @@ impl Turn {
     /// Writes how the turn ended.
     pub(crate) async fn end(mut self: Box<Self>, ended: Result<Reply, Stop>) -> Result<(), StoreError> {
         let scope = Arc::clone(&self.scope);
-        let canceled = matches!(ended, Err(Stop::Canceled));
+        let canceled = matches!(ended, Err(Stop::Canceled(_)));
         match &ended {
             Err(Stop::AwaitingApproval) => return Ok(()),
             Ok(_) | Err(_) => {
@@ -37,13 +37,15 @@ impl Turn {
                 self.complete(reply);
                 (TurnStatus::Completed, None)
             }
-            Err(Stop::Canceled) => (TurnStatus::Canceled, Some(canceled_error(&Texts::of(&self.locale)))),
-            Err(Stop::Failed(error)) => (TurnStatus::Failed, Some(error)),
-            Err(Stop::OverBudget(refusal)) => {
-                self.tell_once(&refusal).await?;
-                (TurnStatus::Failed, Some(refusal.turn_error(&Texts::of(&self.locale))))
+            Err(Stop::Canceled(said)) => {
+                if scope.running.is_left() {
+                    self.keep_said(&said);
+                }
+                (TurnStatus::Canceled, Some(canceled_error(&scope.error_texts)))
             }
-            Err(Stop::Deadline) => (TurnStatus::Failed, Some(Limit::Deadline.error(&self.locale))),
+            Err(Stop::Failed(error)) => (TurnStatus::Failed, Some(error)),
+            Err(Stop::OverBudget(refusal)) => (TurnStatus::Failed, Some(refusal.turn_error(&scope.error_texts))),
+            Err(Stop::Deadline) => (TurnStatus::Failed, Some(Limit::Deadline.error(&scope.error_texts))),
             Err(Stop::AwaitingApproval) => return Ok(()),
             Err(Stop::Store(error)) => return Err(error),
         };
@@ -57,13 +59,16 @@ impl Turn {
         Ok(())
     }
 
-    /// A person on a channel reads once per period that a budget is used up.
-    async fn tell_once(&self, refusal: &BudgetRefusal) -> Result<(), StoreError> {
-        let scope = &self.scope;
-        if scope.inbound.is_some() && told_of(&self.engine, scope.tenant_id(), &scope.caller.principal.user_id, refusal).await? {
-            scope.journal.audience().silence();
+    /// The client left in the middle of an answer: what it has read of it stays in the conversation.
+    fn keep_said(&self, said: &str) {
+        if said.is_empty() {
+            return;
         }
-        Ok(())
+        let (scope, step) = (&self.scope, self.progress.step + 1);
+        let metadata = json!({"canceled": true}).to_string();
+        scope.journal.stage(assistant_message(scope, said, None, Some(metadata), None));
+        let snapshot = AssistantSnapshot { content: said.to_owned(), step, turn_id: scope.turn_id };
+        scope.journal.stage_event(EventType::AssistantSnapshot, &snapshot);
     }
 
     /// Question and answer, where spans show content.
@@ -86,7 +91,9 @@ impl Turn {
         }
         let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
         let client = self.client.as_ref();
-        let transcript_digest = client.map(|client| digest_after_answer(&client.transcript_digest, &self.progress.text, &ids));
+        // The client has received the text of every step, or of the last one where it asked for a format.
+        let received = if AnswerFormat::is_json(&self.options) { &text } else { &self.progress.text };
+        let transcript_digest = client.map(|client| digest_after_answer(&client.transcript_digest, received, &ids));
         let (status, step) = (TurnStatus::Completed, self.progress.step);
         scope.journal.stage(TurnChange { status, step, error: None, message: Some(text.clone()), transcript_digest });
         let stored = StoredFinal {

@@ -140,8 +140,10 @@ impl History {
                 let id = row.tool_call_id.as_deref().unwrap_or_default();
                 if let Some(at) = open.iter().position(|call| call.id == id) {
                     let call = open.swap_remove(at);
-                    let message = Message::Tool { call_id: call.id, name: call.name, content: row.content.clone() };
-                    history.push(message, Origin::of(row, Metadata::of(row).untrusted));
+                    let Metadata { content, untrusted, .. } = Metadata::of(row);
+                    let parts = content.unwrap_or_default();
+                    let message = Message::Tool { call_id: call.id, name: call.name, content: row.content.clone(), parts };
+                    history.push(message, Origin::of(row, untrusted));
                 }
                 continue;
             }
@@ -181,7 +183,7 @@ impl History {
     fn close(&mut self, open: &mut Vec<HistoryCall>) {
         for call in open.drain(..) {
             let seq = self.origins.last().and_then(|origin| origin.seq);
-            let message = Message::Tool { call_id: call.id, name: call.name, content: INTERRUPTED.to_owned() };
+            let message = Message::result(call.id, call.name, INTERRUPTED);
             self.push(message, Origin { seq, ..Origin::default() });
         }
     }
@@ -223,7 +225,7 @@ pub(crate) fn estimated(message: &Message) -> u64 {
 }
 
 /// How many bytes of text a message has.
-pub(super) fn text_bytes(message: &Message) -> usize {
+fn text_bytes(message: &Message) -> usize {
     match message {
         Message::System { content } | Message::User { content, .. } | Message::Tool { content, .. } => content.len(),
         Message::Assistant { content, calls, .. } => {
@@ -315,8 +317,8 @@ mod tests {
             [
                 Message::user("hi"),
                 Message::Assistant { content: String::new(), calls, carry: None },
-                Message::Tool { call_id: "a".to_owned(), name: "t".to_owned(), content: "1".to_owned() },
-                Message::Tool { call_id: "b".to_owned(), name: "t".to_owned(), content: INTERRUPTED.to_owned() },
+                Message::result("a", "t", "1"),
+                Message::result("b", "t", INTERRUPTED),
                 Message::user("and?"),
             ]
         );

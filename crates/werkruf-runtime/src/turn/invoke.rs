@@ -212,11 +212,13 @@ impl DirectTurn {
             open.outbox.extend(approver_rows(scope, approval).await?);
         }
         open.outbox.extend(scope.journal.audience().approvals(&open.approvals));
+        let opened_at = open.now;
         match engine.journals.open(open, &scope.running).await? {
             Opened::Stored { fence: Some(fence), event_seqs, .. } => {
                 for (seq, call) in event_seqs.iter().zip(&prepared) {
                     let data = Arc::from(json(&tool_started(&call.row)));
-                    let event = LiveEvent { seq: Some(*seq), kind: EventType::ToolStarted, turn_id: scope.turn_id, data };
+                    let event =
+                        LiveEvent { seq: Some(*seq), kind: EventType::ToolStarted, turn_id: scope.turn_id, data, at: Some(opened_at) };
                     engine.journals.publish(scope.journal.stream_id(), &event);
                 }
                 engine.store.cluster.notify();

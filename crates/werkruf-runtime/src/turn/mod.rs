@@ -4,6 +4,7 @@
 mod accept;
 mod admission;
 mod calls;
+mod client_loop;
 mod compaction;
 mod end;
 mod given_call;
@@ -20,7 +21,9 @@ mod steps;
 mod waiting;
 
 pub(crate) use accept::{NOT_ANSWERED, accept};
+pub(crate) use admission::input_tokens;
 pub(crate) use calls::stage_placeholders;
+pub use compaction::{SUMMARY_PROMPT, SUMMARY_QUESTION};
 pub(crate) use end::{canceled_error, fail, unanswered_end, unknown_user_error};
 pub use history::SERVER_METADATA;
 pub(crate) use history::{History, estimated, first_within, own_messages_last};

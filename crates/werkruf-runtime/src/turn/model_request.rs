@@ -4,18 +4,17 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures_util::StreamExt;
-use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, Texts, ToolContext, ToolErrorType, TurnError};
+use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, ToolContext, TurnError};
 use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, ProviderItem};
 use werkruf_store::{NewUsage, crash};
 
-use super::history::text_bytes;
 use super::provider_items::ProviderItems;
 use super::reservation::{Departing, Held};
 use super::state::Stop;
 use crate::call::TurnScope;
 use crate::journal::{Change, CommitPoint};
 use crate::metrics::Retried;
-use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Sending, Settlement, pause_before_retry};
+use crate::model::{Admission, MAX_SENDS, Meter, RetryPause, Sending, Sent, Settlement, pause_before_retry, turn_error};
 use crate::timer;
 
 pub(crate) struct TurnRequest<'a> {
@@ -64,7 +63,7 @@ impl TurnRequest<'_> {
             sent += 1;
             if !journal.has_urgent_changes() && self.scope.running.is_canceled() {
                 // Nothing was sent, so nothing is billed.
-                return Err(Stop::Canceled);
+                return Err(Stop::Canceled(String::new()));
             }
             if self.scope.is_counted() {
                 // Boxed: few requests need it.
@@ -76,7 +75,7 @@ impl TurnRequest<'_> {
                 Err(stop) => {
                     // A request that waits at the gate was not sent.
                     if sending.is_started() {
-                        self.record(usage, held, self.settle(&sending, &Settlement::Aborted { received: "" }));
+                        self.record(usage, self.settle(held, &sending, &Settlement::Aborted { received: "" }), held);
                     }
                     return Err(stop);
                 }
@@ -86,21 +85,25 @@ impl TurnRequest<'_> {
                 Ok((stream, _admission)) => match self.receive(stream, &sending, &mut received).await {
                     Ok(Ok(answer)) => {
                         sending.complete(&answer, Some(&self.scope.trace));
-                        self.record(usage, held, self.settle(&sending, &answered(&answer)));
+                        self.record(usage, self.settle(held, &sending, &answered(&answer)), held);
                         return Ok(answer);
                     }
                     Ok(Err(error)) => error,
                     Err(stop) => {
-                        self.record(usage, held, self.settle(&sending, &Settlement::Aborted { received: &received.text }));
-                        if matches!(stop, Stop::Deadline) {
-                            Box::pin(self.abandon(received)).await?;
-                        }
-                        return Err(stop);
+                        self.record(usage, self.settle(held, &sending, &Settlement::Aborted { received: &received.text }), held);
+                        return Err(match stop {
+                            Stop::Deadline => {
+                                Box::pin(self.abandon(received)).await?;
+                                stop
+                            }
+                            Stop::Canceled(_) => Stop::Canceled(received.text),
+                            stop => stop,
+                        });
                     }
                 },
                 Err(error) => error,
             };
-            self.record(usage, held, self.failed(&sending, &error, &received.text));
+            self.record(usage, self.failed(held, &sending, &error, &received.text), held);
             if sent >= MAX_SENDS || !error.is_retryable() {
                 return Err(Stop::Failed(self.turn_error(&error)));
             }
@@ -113,7 +116,7 @@ impl TurnRequest<'_> {
     /// Sends once, for a text that no client receives (a summary). `None` when no text came.
     pub(super) async fn send_unpublished(&self, usage: &mut Vec<NewUsage>) -> Result<Option<String>, Stop> {
         if self.scope.running.is_canceled() {
-            return Err(Stop::Canceled);
+            return Err(Stop::Canceled(String::new()));
         }
         // What commit A has reserved is for the turn's own request.
         let mut held = Held::default();
@@ -142,16 +145,16 @@ impl TurnRequest<'_> {
         match self.in_time(receiving).await {
             Ok(Ok(answer)) => {
                 sending.complete(&answer, Some(&self.scope.trace));
-                self.record(usage, held, self.settle(&sending, &answered(&answer)));
+                self.record(usage, self.settle(held, &sending, &answered(&answer)), held);
                 Ok(Some(answer.text))
             }
             Ok(Err(error)) => {
-                self.record(usage, held, self.failed(&sending, &error, &received));
+                self.record(usage, self.failed(held, &sending, &error, &received), held);
                 Ok(None)
             }
             Err(stop) => {
                 if sending.is_started() {
-                    self.record(usage, held, self.settle(&sending, &Settlement::Aborted { received: &received }));
+                    self.record(usage, self.settle(held, &sending, &Settlement::Aborted { received: &received }), held);
                 }
                 Err(stop)
             }
@@ -188,7 +191,7 @@ impl TurnRequest<'_> {
         loop {
             let delta = tokio::select! {
                 biased;
-                () = &mut canceled => return Err(Stop::Canceled),
+                () = &mut canceled => return Err(Stop::Canceled(String::new())),
                 delta = stream.next() => delta,
                 () = &mut late => return Err(Stop::Deadline),
             };
@@ -229,7 +232,7 @@ impl TurnRequest<'_> {
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Result<T, Stop> {
         tokio::select! {
             biased;
-            () = self.scope.running.canceled() => Err(Stop::Canceled),
+            () = self.scope.running.canceled() => Err(Stop::Canceled(String::new())),
             done = work => Ok(done),
             () = tokio::time::sleep_until(self.deadline.instant().into()) => Err(Stop::Deadline),
         }
@@ -267,7 +270,7 @@ impl TurnRequest<'_> {
     }
 
     /// Stages a usage row as soon as it is known, and hands it to the turn's total. A request that was not sent keeps what is held for it.
-    fn record(&self, usage: &mut Vec<NewUsage>, held: &mut Held, row: Option<NewUsage>) {
+    fn record(&self, usage: &mut Vec<NewUsage>, row: Option<NewUsage>, held: &mut Held) {
         if let Some(mut row) = row {
             held.settle(self.scope, &mut row);
             self.scope.journal.stage(row.clone());
@@ -276,12 +279,12 @@ impl TurnRequest<'_> {
     }
 
     fn turn_error(&self, error: &ModelError) -> TurnError {
-        turn_error(error, self.scope.models.gate.chat_provider().name(), &self.request.locale)
+        turn_error(error, self.scope.models.gate.chat_provider().name(), &self.scope.error_texts)
     }
 
-    fn failed(&self, sending: &Sending, error: &ModelError, received: &str) -> Option<NewUsage> {
+    fn failed(&self, held: &Held, sending: &Sending, error: &ModelError, received: &str) -> Option<NewUsage> {
         tracing::warn!(turn_id = %self.scope.turn_id, fault = ?error.fault, error = %error.message, "the model gave no answer");
-        self.settle(sending, &Settlement::Failed { error, received })
+        self.settle(held, sending, &Settlement::Failed { error, received })
     }
 
     /// The usage row of a request that may have been sent by an earlier process, with the web searches that the provider had begun. When that was is not
@@ -292,11 +295,13 @@ impl TurnRequest<'_> {
         self.meter().usage(&sending, &Settlement::Aborted { received: "" })
     }
 
-    fn settle(&self, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
+    fn settle(&self, held: &Held, sending: &Sending, settlement: &Settlement<'_>) -> Option<NewUsage> {
         let (trace, request) = (&self.scope.trace, &self.request);
         let instructions = trace.content(|content| vec![content.part(&request.system)].into());
         let input = instructions.zip(trace.content(|content| content.messages(&request.messages)));
-        Meter { input, ..self.meter() }.settle(sending, settlement)
+        let meter = self.meter();
+        let sent = held.prompt().map_or(meter.sent, Sent::Tokens);
+        Meter { input, sent, ..meter }.settle(sending, settlement)
     }
 
     fn meter(&self) -> Meter<'_> {
@@ -306,7 +311,7 @@ impl TurnRequest<'_> {
             provider: provider.name(),
             model: request.model.as_deref().unwrap_or_else(|| provider.default_model()),
             operation: "chat",
-            sent_bytes: request.system.len() + request.messages.iter().map(text_bytes).sum::<usize>(),
+            sent: Sent::Request(provider, request),
             call_id: None,
             tool_name: None,
             key_id: scope.caller.key_id,
@@ -326,21 +331,4 @@ fn answered(answer: &Answer) -> Settlement<'_> {
 
 fn incomplete() -> ModelError {
     ModelError::new(ModelFault::Incomplete, "the stream ended without its terminal event")
-}
-
-/// What the user reads. The provider's own message is in the cause, for operators.
-fn turn_error(error: &ModelError, provider: &str, locale: &str) -> TurnError {
-    let (kind, code, key) = match error.fault {
-        ModelFault::Incomplete | ModelFault::Idle => (ToolErrorType::Upstream, "model_incomplete", "error-model_incomplete"),
-        ModelFault::Refused { status: 429 } => (ToolErrorType::RateLimit, "model_unavailable", "error-model_busy"),
-        ModelFault::Refused { status: 401 | 403 } => (ToolErrorType::Upstream, "model_unavailable", "error-model_credentials"),
-        ModelFault::Refused { status } if status < 500 => (ToolErrorType::Upstream, "model_unavailable", "error-model_refused"),
-        ModelFault::Connect => (ToolErrorType::Upstream, "model_unavailable", "error-model_unreachable"),
-        ModelFault::Protocol => (ToolErrorType::Upstream, "model_unavailable", "error-model_unreadable"),
-        ModelFault::Refused { .. } | ModelFault::FirstByte => (ToolErrorType::Upstream, "model_unavailable", "error-model_unavailable"),
-    };
-    let mut failure = TurnError::new(kind, code, Texts::of(locale).text(key, &[]));
-    failure.retry_after_ms = error.retry_after.and_then(|span| u64::try_from(span.as_millis()).ok());
-    failure.cause = Some(format!("{provider} {error}"));
-    failure
 }

@@ -26,6 +26,8 @@ pub(super) struct Held {
     tokens: i64,
     /// The longest answer that they leave room for.
     max_output: Option<u32>,
+    /// The tokens of the prompt, where they were counted.
+    prompt: Option<i64>,
 }
 
 impl Held {
@@ -41,6 +43,11 @@ impl Held {
             request.client_max_tokens = Some(request.client_max_tokens.map_or(most, |own| own.min(most)));
         }
         request
+    }
+
+    /// The tokens of the prompt, where they were counted.
+    pub(super) const fn prompt(&self) -> Option<i64> {
+        self.prompt
     }
 
     /// The request was sent: its row counts, and what was held for it ends.
@@ -80,7 +87,7 @@ impl Departing<'_> {
         scope.tokens.settle(std::mem::take(&mut held.tokens), 0);
         let worst = if counts_tokens { self.worst_case().await } else { WorstCase::default() };
         scope.tokens.reserve(worst.tokens).map_err(|refusal| self.refused(refusal))?;
-        (held.tokens, held.max_output) = (worst.tokens, worst.max_output);
+        (held.tokens, held.max_output, held.prompt) = (worst.tokens, worst.max_output, counts_tokens.then_some(worst.prompt));
         match applicable {
             Some(applicable) => self.reserve_in(&applicable, worst, held).await,
             None => Ok(()),

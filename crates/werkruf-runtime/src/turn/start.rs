@@ -79,7 +79,10 @@ impl StoredTurn {
         let trace = self.trace(&self.assistant);
         let unstarted = UnstartedTurn { engine: &self.engine, audience, running: Some(self.registration.running()), trace };
         unstarted
-            .reached(&mut self.place, || Texts::of(self.message.context.locale.as_deref().unwrap_or(&self.message.caller.principal.locale)))
+            .reached(&mut self.place, || {
+                let message = &self.message;
+                error_texts(message, message.context.locale.as_deref().unwrap_or(&message.caller.principal.locale))
+            })
             .await
     }
 
@@ -147,6 +150,7 @@ impl StoredTurn {
         scope.journal.bind(fence);
         scope.debug = message.debug;
         scope.texts = Texts::of(&locale);
+        scope.error_texts = error_texts(message, &locale);
         scope.result_limit = ResultLimit::of(assistant.context_tokens);
         scope.spender.assistant = Some(self.assistant.clone());
         scope.tokens = Arc::new(TurnTokens::new(context.budget_tokens));
@@ -175,6 +179,11 @@ impl StoredTurn {
             progress: Progress::default(),
         })
     }
+}
+
+/// The texts of the turn's own error. Programs read those of the OpenAI API, in English whatever the conversation's language.
+fn error_texts(message: &InboundMessage, locale: &str) -> Texts {
+    Texts::of(if message.client.is_some() { "en" } else { locale })
 }
 
 /// The messages of a conversation as rows, after the history that a client sent with its first request.

@@ -25,7 +25,8 @@ pub(super) const REPEATS: u32 = 3;
 /// Why a turn stops before its answer.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    Canceled,
+    /// With the text of the answer that was being received.
+    Canceled(String),
     Deadline,
     Failed(TurnError),
     /// A budget has no room for the next model request.
@@ -103,13 +104,13 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    pub(crate) fn error(self, locale: &str) -> TurnError {
+    pub(crate) fn error(self, texts: &Texts) -> TurnError {
         let (kind, code) = match self {
             Self::Steps => (ToolErrorType::Fatal, ErrorCode::StepLimit),
             Self::Repeats => (ToolErrorType::Fatal, ErrorCode::RepeatLimit),
             Self::Deadline => (ToolErrorType::Timeout, ErrorCode::TurnDeadline),
         };
-        TurnError::new(kind, code, Texts::of(locale).text(&format!("error-{code}"), &[]))
+        TurnError::new(kind, code, texts.text(&format!("error-{code}"), &[]))
     }
 }
 
@@ -134,9 +135,9 @@ impl Reply {
         Self { text, ..Self::default() }
     }
 
-    /// A model's answer.
-    pub(super) fn answer(answer: Answer, untrusted: Vec<UntrustedResult>) -> Self {
-        let finish = answer.finish_reason();
+    /// A model's answer. Its text may be a refusal.
+    pub(super) fn answer(answer: Answer, is_refusal: bool, untrusted: Vec<UntrustedResult>) -> Self {
+        let finish = if is_refusal { FinishReason::Refusal } else { answer.finish_reason() };
         Self { text: answer.text, calls: Vec::new(), carry: answer.carry, finish, tokens: answer.usage.map(text_tokens), untrusted }
     }
 }

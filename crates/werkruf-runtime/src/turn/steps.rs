@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use werkruf_contract::{AssistantToken, ErrorCode, State, Texts, ToolErrorType, TurnError};
+use werkruf_contract::{AssistantToken, ErrorCode, FinishReason, State, ToolErrorType, TurnError};
 use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, ToolChoice};
 use werkruf_store::crash;
 
 use super::calls::StepResult;
+use super::client_loop::ends_in_loop;
 use super::end::unknown_user_error;
 use super::model_request::TurnRequest;
 use super::state::{Limit, REPEATS, Reply, Stop, Turn};
+use crate::answer_format::AnswerFormat;
 use crate::call::{FinishedCall, is_cut};
 use crate::client_request::ClientChoice;
 use crate::stored::object;
@@ -37,7 +39,7 @@ impl Turn {
 
     /// Ends the turn of a user who was deactivated while it waited.
     pub(crate) async fn refuse_unknown_user(self: Box<Self>) {
-        let error = unknown_user_error(&self.scope.texts);
+        let error = unknown_user_error(&self.scope.error_texts);
         self.end_or_log(Err(Stop::Failed(error))).await;
     }
 
@@ -58,6 +60,9 @@ impl Turn {
         if !self.needs_no_model() {
             Box::pin(self.fit_history()).await?;
         }
+        if self.client.is_some() && ends_in_loop(&self.messages) {
+            self.progress.limit.get_or_insert(Limit::Repeats);
+        }
         loop {
             if let Some(text) = self.keyword_answer() {
                 return Ok(self.tool_reply(text));
@@ -75,7 +80,7 @@ impl Turn {
                     self.progress.limit = Some(Limit::Deadline);
                     continue;
                 }
-                Err(Stop::Deadline) => return Err(Stop::Failed(Limit::Deadline.error(&self.locale))),
+                Err(Stop::Deadline) => return Err(Stop::Failed(Limit::Deadline.error(&self.scope.error_texts))),
                 answered => answered?,
             };
             crash::point("answered");
@@ -89,7 +94,7 @@ impl Turn {
             let StepResult { first_call, client_calls } = Box::pin(self.run_calls(answer)).await?;
             crash::point("between_rounds");
             if self.scope.running.is_canceled() {
-                return Err(Stop::Canceled);
+                return Err(Stop::Canceled(String::new()));
             }
             if !client_calls.is_empty() {
                 return Ok(Reply { text, calls: client_calls, ..Reply::default() });
@@ -133,24 +138,38 @@ impl Turn {
         // What the provider ran for this answer is written with the end of the turn.
         let Self { scope, progress, context, .. } = self;
         progress.provider_items.settle(scope, progress.step, context, &answer);
-        if let Some(limit) = self.progress.limit {
-            return if answer.text.is_empty() {
-                Err(Stop::Failed(limit.error(&self.locale)))
-            } else {
-                Ok(Reply::answer(answer, untrusted))
-            };
-        }
-        if cut {
+        let texts = &self.scope.error_texts;
+        if cut && self.progress.limit.is_none() {
             // A length limit cut the answer: its calls may be incomplete.
-            let message = Texts::of(&self.locale).text("error-model_cut", &[]);
+            let message = texts.text("error-model_cut", &[]);
             return Err(Stop::Failed(TurnError::new(ToolErrorType::Upstream, ErrorCode::ModelIncomplete, message)));
         }
-        if answer.text.is_empty() {
-            // A refusal takes the place of the missing text.
-            answer.text = answer.refusal.take().unwrap_or_default();
-            self.progress.text.push_str(&answer.text);
+        // A refusal takes the place of a missing text, and of a text that has to have a format.
+        let refusal = answer.refusal.take().filter(|_| answer.text.is_empty() || AnswerFormat::is_json(&self.options));
+        let is_refusal = refusal.is_some();
+        if let Some(refusal) = refusal {
+            self.progress.text.push_str(&refusal);
+            answer.text = refusal;
         }
-        Ok(Reply::answer(answer, untrusted))
+        match self.progress.limit {
+            Some(limit) if answer.text.is_empty() => return Err(Stop::Failed(limit.error(texts))),
+            Some(_) | None => {}
+        }
+        let reply = Reply::answer(answer, is_refusal, untrusted);
+        match self.format_violation(&reply) {
+            Some(error) => Err(Stop::Failed(error)),
+            None => Ok(reply),
+        }
+    }
+
+    /// The error of an answer that does not have the format that the client asked for. What was cut off or refused has none.
+    fn format_violation(&self, reply: &Reply) -> Option<TurnError> {
+        if reply.finish != FinishReason::Stop {
+            return None;
+        }
+        let violation = AnswerFormat::of(&self.options)?.ok()?.violation(&reply.text)?;
+        let message = self.scope.error_texts.text("error-format_violated", &[]);
+        Some(TurnError::new(ToolErrorType::Upstream, ErrorCode::FormatViolated, format!("{message} ({violation})")))
     }
 
     async fn request_answer(&mut self) -> Result<Answer, Stop> {
@@ -190,14 +209,19 @@ impl Turn {
         TurnRequest { scope: &self.scope, step: self.progress.step + 1, deadline, request, context: &self.context }
     }
 
-    /// A client's choice counts in the first step only: a call forced in every step would never end.
+    /// A client means its own tools. Its choice counts until one of them is called, which ends the turn. Where it means the server's tools it counts
+    /// in the first step only: a call forced in every step would never end.
     fn tool_choice(&self) -> ToolChoice {
-        match self.client.as_deref().map(|client| &client.tool_choice) {
+        let Some(client) = self.client.as_deref() else {
+            return if self.progress.limit.is_some() { ToolChoice::None } else { ToolChoice::Auto };
+        };
+        let is_first = self.progress.answered() == 0;
+        match &client.tool_choice {
             _ if self.progress.limit.is_some() => ToolChoice::None,
-            Some(ClientChoice::None) => ToolChoice::None,
-            Some(ClientChoice::Required) if self.progress.answered() == 0 => ToolChoice::Required,
-            Some(ClientChoice::Named(name)) if self.progress.answered() == 0 => ToolChoice::Named(name.clone()),
-            Some(ClientChoice::Auto | ClientChoice::Required | ClientChoice::Named(_)) | None => ToolChoice::Auto,
+            ClientChoice::None => ToolChoice::None,
+            ClientChoice::Required if is_first || !client.tools.is_empty() => ToolChoice::Required,
+            ClientChoice::Named(name) if is_first || client.tools.iter().any(|tool| tool.name == *name) => ToolChoice::Named(name.clone()),
+            ClientChoice::Auto | ClientChoice::Required | ClientChoice::Named(_) => ToolChoice::Auto,
         }
     }
 
@@ -207,11 +231,9 @@ impl Turn {
         messages.push(Message::Assistant { content: answer.text, calls, carry: answer.carry });
         let mut mistaken = !finished.is_empty();
         for call in finished {
-            messages.push(Message::Tool {
-                call_id: call.slot.as_ref().map(|slot| slot.id.clone()).unwrap_or_default(),
-                name: call.row.tool_name.clone(),
-                content: call.outcome.for_model(&call.row, self.scope.result_limit).0,
-            });
+            let id = call.slot.as_ref().map(|slot| slot.id.as_str()).unwrap_or_default();
+            let content = call.outcome.for_model(&call.row, self.scope.result_limit).0;
+            messages.push(Message::result(id, call.row.tool_name.as_str(), content));
             self.taint.add(call.outcome.untrusted.then(|| UntrustedResult::of(&call.row)));
             let failure = call.outcome.result.as_ref().err();
             mistaken &= failure.is_some_and(|failure| failure.kind == ToolErrorType::Validation && call.outcome.attempt == 0);
@@ -228,8 +250,11 @@ impl Turn {
         }
     }
 
-    /// The text of a tool that answers directly and is the only call of its step: no second model request is needed.
+    /// The text of a tool that answers directly and is the only call of its step: no second model request is needed. A tool knows no format.
     fn direct_answer(&self, first_call: usize) -> Option<String> {
+        if AnswerFormat::is_json(&self.options) {
+            return None;
+        }
         let [only] = self.progress.finished.get(first_call..)? else { return None };
         let entry = self.scope.setup.registry.find(&only.row.tool_name)?;
         let success = only.outcome.result.as_ref().ok().filter(|_| entry.spec().answers_directly)?;

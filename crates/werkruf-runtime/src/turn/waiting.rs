@@ -75,7 +75,8 @@ impl UnstartedTurn<'_> {
         let (sends, data) = (!outbox.is_empty(), json(&error_event));
         let (error, error_code) = change.error.unwrap_or_default();
         let event = NewEvent { kind: EventType::Error, data: data.clone() };
-        let cancellation = TurnCancellation { error, error_code, event, outbox, at: store.clock.now() };
+        let at = store.clock.now();
+        let cancellation = TurnCancellation { error, error_code, event, outbox, at };
         let Some(seq) = store.turns.cancel_waiting(tenant_id, turn_id, cancellation).await? else {
             return Ok(false);
         };
@@ -86,7 +87,7 @@ impl UnstartedTurn<'_> {
         if sends {
             self.engine.journals.outbox.wake();
         }
-        let event = LiveEvent { seq: Some(seq), kind: EventType::Error, turn_id, data: Arc::from(data) };
+        let event = LiveEvent { seq: Some(seq), kind: EventType::Error, turn_id, data: Arc::from(data), at: Some(at) };
         self.engine.broadcast.publish_unstarted(conversation_id.unwrap_or(turn_id), &event);
         store.cluster.notify();
         Ok(true)

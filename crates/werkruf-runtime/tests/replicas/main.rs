@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod alerts;
+#[cfg(test)]
 mod budgets;
 #[cfg(test)]
 mod cluster;

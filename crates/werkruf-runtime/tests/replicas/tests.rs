@@ -71,6 +71,38 @@ async fn a_turn_is_canceled_from_another_replica() {
     }
 }
 
+/// The client of a turn leaves its stream; returns the turn's id.
+async fn leave(replica: &Replica, turn: werkruf_runtime::AcceptedTurn) -> Uuid {
+    let werkruf_runtime::AcceptedTurn { turn_id, events, leave, .. } = turn;
+    drop(events);
+    replica.run(async move { leave.stop_turn() }).await;
+    turn_id
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_stops_its_turn_unless_another_replica_reads_it() {
+    let cluster = Cluster::new(false);
+    let (a, b) = (cluster.replica(), cluster.replica());
+    let (read, mut left) = (chat(&a, HOLD, None).await, chat(&a, HOLD, None).await);
+    let (conversation_id, left_conversation) = (read.conversation_id, left.conversation_id);
+    let mut reader = b.subscribe(conversation_id, read.turn_id);
+    wait_for(&mut reader, EventType::AssistantSnapshot).await;
+    wait_for(&mut left.events, EventType::AssistantToken).await;
+    leave(&a, read).await;
+    // Left later: when it is stopped, the other one was not.
+    let left = leave(&a, left).await;
+    while !a.turn(left).await.status.is_terminal() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(a.turn(left).await.status, TurnStatus::Canceled);
+    let store = std::sync::Arc::clone(&a.store);
+    let kept = a.run(async move { store.messages(TENANT, left_conversation, Page::default()).await.unwrap() }).await;
+    assert_eq!(kept.iter().map(|row| row.content.as_str()).collect::<Vec<_>>(), [HOLD, "You said "]);
+    cluster.gate.raise();
+    let (end, _) = wait_for(&mut reader, EventType::Final).await;
+    assert_eq!(text(&end.data), "You said hold");
+}
+
 #[tokio::test]
 async fn another_replica_resumes_the_turn_of_a_killed_one() {
     let cluster = Cluster::new(false);

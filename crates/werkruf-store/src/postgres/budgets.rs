@@ -17,7 +17,7 @@ use super::row::{Columns, all, first, only};
 use super::text::clean;
 use super::turn_documents::document;
 use super::usage_documents::{Reservation, UsageRow};
-use crate::budgets::{ConfiguredChange, SETTLED_AFTER, created, deleted, no_tenant};
+use crate::budgets::{ConfiguredChange, MOST_SUBJECTS, SETTLED_AFTER, created, deleted, no_tenant};
 use crate::{
     Author, Budget, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, BudgetUse, Budgets, NewReservation, NewUsage, OverBudget,
     StoreError, StoreFuture, TenantBudgets, UsageOwner,
@@ -87,7 +87,8 @@ impl Budgets for PostgresStore {
     fn budget_uses(&self, tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Vec<BudgetUse>> {
         Box::pin(async move {
             let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| period.start_at(now));
-            let rows = self.query(DbRole::Tenant(tenant_id), USES, &[p(&tenant_id), p(&day), p(&month)]).await?;
+            let most = i64::from(MOST_SUBJECTS);
+            let rows = self.query(DbRole::Tenant(tenant_id), USES, &[p(&tenant_id), p(&day), p(&month), p(&most)]).await?;
             all(&rows, |columns| {
                 let counter = BudgetCounter {
                     budget_id: columns.id()?,
@@ -97,6 +98,26 @@ impl Budgets for PostgresStore {
                     unit: columns.parsed(BudgetUnit::parse)?,
                 };
                 Ok(BudgetUse { counter, used: columns.int()?, reserved: columns.int()? })
+            })
+        })
+    }
+
+    fn half_used_budgets(&self, now: Timestamp) -> StoreFuture<'_, Vec<(Budget, BudgetUse)>> {
+        Box::pin(async move {
+            let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| period.start_at(now));
+            // The half is rounded up.
+            let sql = format!(
+                "SELECT {}, p.subject, period_start::text, used, reserved FROM budget_periods AS p
+                 JOIN budgets AS b ON b.tenant_id = p.tenant_id AND b.id = budget_id
+                 WHERE period_start IN ($1, $2) AND period_start = CASE period WHEN 'day' THEN $1 ELSE $2 END
+                   AND max_amount > 0 AND used >= max_amount - max_amount / 2 ORDER BY b.tenant_id, b.id, p.subject",
+                BUDGET.split(", ").map(|column| format!("b.{column}")).collect::<Vec<_>>().join(", ")
+            );
+            all(&self.query(DbRole::System, &sql, &[p(&day), p(&month)]).await?, |columns| {
+                let budget = read_budget(columns)?;
+                let (subject, period_start) = (columns.text()?, columns.parsed(|text| text.parse().ok())?);
+                let counter = BudgetCounter { budget_id: budget.id, subject, period: budget.period, period_start, unit: budget.unit };
+                Ok((budget, BudgetUse { counter, used: columns.int()?, reserved: columns.int()? }))
             })
         })
     }
@@ -154,10 +175,12 @@ impl Budgets for PostgresStore {
     }
 }
 
-const USES: &str = "SELECT budget_id, budget_periods.subject, period, period_start::text, unit, used, reserved FROM budget_periods
-    JOIN budgets ON budgets.tenant_id = budget_periods.tenant_id AND budgets.id = budget_id
-    WHERE budget_periods.tenant_id = $1 AND period_start = CASE period WHEN 'day' THEN $2 ELSE $3 END
-    ORDER BY budget_id, budget_periods.subject";
+const USES: &str = "SELECT budget_id, subject, period, period_start::text, unit, used, reserved FROM (
+      SELECT budget_id, p.subject, period, period_start, unit, used, reserved,
+        row_number() OVER (PARTITION BY budget_id ORDER BY used DESC, reserved DESC, p.subject) AS place
+      FROM budget_periods AS p JOIN budgets AS b ON b.tenant_id = p.tenant_id AND b.id = budget_id
+      WHERE p.tenant_id = $1 AND period_start IN ($2, $3) AND period_start = CASE period WHEN 'day' THEN $2 ELSE $3 END) AS listed
+    WHERE place <= $4 ORDER BY budget_id, subject";
 const SETTLE: &str = "SELECT settle_budget($1, $2, $3)::text";
 const SETTLED: &str = "UPDATE budgets SET settled = true WHERE tenant_id = $1 AND id = $2";
 

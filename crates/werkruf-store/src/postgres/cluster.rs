@@ -10,7 +10,7 @@ use super::flush::DbRole;
 use super::param::p;
 use super::row::{all, only};
 use super::text::clean;
-use crate::{CLAIM_WINDOW, Cluster, LeaseReport, StoreFuture, StreamPosition, TokenGrant};
+use crate::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StoreFuture, StreamPosition, TokenGrant};
 
 /// Of the partial text only a digest is read.
 const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, current.mark FROM leases LEFT JOIN LATERAL (
@@ -29,6 +29,13 @@ const TAKE: &str = "INSERT INTO rate_windows AS known (tenant_id, subject, windo
       taken = CASE WHEN known.window_start - excluded.window_start BETWEEN interval '0' AND interval '1 minute'
         THEN known.taken ELSE 0 END + excluded.taken
     RETURNING taken, (extract(epoch FROM window_start + interval '1 minute' - clock_timestamp()) * 1000)::bigint";
+
+/// Rows that are being written are left out: a mark must never wait for a turn, nor two marks for each other. Conversations at rest are not marked.
+const MARK_READ: &str = "UPDATE leases SET read_until = clock_timestamp() + make_interval(secs => $3) FROM (
+      SELECT known.conversation_id FROM leases AS known WHERE known.tenant_id = $1 AND known.conversation_id = ANY ($2)
+        AND EXISTS (SELECT FROM turns WHERE turns.tenant_id = $1 AND turns.conversation_id = known.conversation_id AND turns.finished_at IS NULL)
+      FOR NO KEY UPDATE SKIP LOCKED
+    ) AS free WHERE leases.tenant_id = $1 AND leases.conversation_id = free.conversation_id";
 
 impl Cluster for PostgresStore {
     fn lease_ttl(&self) -> Option<Duration> {
@@ -85,6 +92,20 @@ impl Cluster for PostgresStore {
                 Ok(StreamPosition { stream_id: columns.id()?, next_event_seq: columns.int()?, partial: columns.text_or_null()? })
             })
         })
+    }
+
+    fn mark_read(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let valid = READ_MARK.as_secs_f64();
+            let values = [p(&tenant_id), p(&streams), (&valid as _, Type::FLOAT8)];
+            // Any number of rows is right: streams without a turn at work have no mark.
+            self.query(DbRole::Tenant(tenant_id), MARK_READ, &values).await.map(|_| ())
+        })
+    }
+
+    fn is_read(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, bool> {
+        let sql = "SELECT true FROM leases WHERE tenant_id = $1 AND conversation_id = $2 AND read_until > clock_timestamp()";
+        Box::pin(async move { Ok(self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&stream_id)]).await?.len() == 1) })
     }
 
     fn notify(&self) {

@@ -173,6 +173,24 @@ async fn a_stream_is_followed_from_another_process() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_sees_that_another_one_reads_a_stream() {
+    let (here, there) = two().await;
+    let (running, other, ended) = (here.talk().await, here.talk().await, here.talk().await);
+    here.complete(&ended).await;
+    let is_read = async |stream: Uuid| here.store.is_read(here.tenant, stream).await.unwrap();
+    assert!(!is_read(running.conversation).await);
+    there.store.mark_read(there.tenant, vec![running.conversation, ended.conversation, there.id()]).await.unwrap();
+    assert!(is_read(running.conversation).await && !is_read(other.conversation).await);
+    assert!(!is_read(ended.conversation).await, "nothing is at work there");
+    assert!(!here.store.is_read(here.id(), running.conversation).await.unwrap(), "another tenant's");
+    // The mark expires by itself, and changes nothing for the turn.
+    while is_read(running.conversation).await {
+        tokio::task::yield_now().await;
+    }
+    here.complete(&running).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_notification_reaches_the_other_process_only() {
     let (here, there) = two().await;
     // A process that starts to listen is woken, because it may have missed notifications. It may be woken twice.

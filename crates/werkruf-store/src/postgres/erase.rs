@@ -97,7 +97,7 @@ const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = $1 AND user_id = $2 R
 const MESSAGES: &str = "DELETE FROM messages WHERE tenant_id = $1 AND conversation_id = ANY ($2) RETURNING true";
 const OF_CONVERSATIONS: [&str; 2] = [
     "DELETE FROM events WHERE tenant_id = $1 AND conversation_id = ANY ($2)",
-    "UPDATE conversations SET title = '', state = '{}', summary = NULL, summary_until = NULL, summary_untrusted = NULL WHERE tenant_id = $1 AND id = ANY ($2)",
+    "UPDATE conversations SET title = '', state = '{}', metadata = '{}', summary = NULL, summary_until = NULL, summary_untrusted = NULL WHERE tenant_id = $1 AND id = ANY ($2)",
 ];
 
 // $1 tenant, $2 turns. The name of an unknown tool was invented by a model, so it may be content.

@@ -17,7 +17,7 @@ use crate::sqlite::{Batch, Export};
 use crate::{MaintenanceError, Modules, Moved, StoreError, module};
 
 /// Columns of the kernel that SQLite does not have, because only a shared database needs them.
-const COLUMNS_ONLY_HERE: [(&str, &str); 2] = [("leases", "last_write"), ("tool_calls", "cancel_requested")];
+const COLUMNS_ONLY_HERE: [(&str, &str); 3] = [("leases", "last_write"), ("leases", "read_until"), ("tool_calls", "cancel_requested")];
 /// Tables that only processes sharing a database need, and only for a short time.
 const TABLES_ONLY_HERE: [&str; 2] = ["dedupe_claims", "rate_windows"];
 /// Batches that may be queued between reader and writer.

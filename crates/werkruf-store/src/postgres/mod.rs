@@ -8,6 +8,7 @@ mod alerts;
 mod approvals;
 mod audit;
 mod budgets;
+mod client_conversations;
 mod client_requests;
 mod cluster;
 mod console;

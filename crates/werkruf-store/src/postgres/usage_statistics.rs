@@ -19,10 +19,12 @@ impl UsageStatistics for PostgresStore {
             let rolled_up: Option<Date> = first(&found, |columns| columns.parsed(|text| text.parse().ok()))?;
             let Reads { days, rows: [head, middle, tail] } = Reads::of(&query, rolled_up);
             let (user, first_day, end_day) = (clean_or_null(query.user_id.as_deref()), days.0.to_string(), days.1.to_string());
-            let (first_day, end_day) = (first_day.as_str(), end_day.as_str());
+            let rolled_up = rolled_up.map(|day| day.to_string()).unwrap_or_default();
+            let (first_day, end_day, rolled_up) = (first_day.as_str(), end_day.as_str(), rolled_up.as_str());
             let times = [head.0, head.1, middle.0, middle.1, tail.0, tail.1].map(ms);
             let mut values = vec![p(&tenant), p(&user), p(&first_day), p(&end_day)];
             values.extend(times.iter().map(p));
+            values.push(p(&rolled_up));
             let sql = sums_sql(query.group_by, '$', DAY);
             let mut rows = all(&self.query(role, &sql, &values).await?, sum)?;
             sort(&mut rows, query.group_by);

@@ -254,13 +254,14 @@ pub(super) fn all_budgets_of(c: &Connection, tenant: &Id) -> Result<Vec<Budget>,
     all(&mut *c.prepare_cached(&sql)?, params![tenant], read_budget)
 }
 
-/// One statement, so that the rows and the counters are of one moment.
+/// One statement, so that the rows and the counters are of one moment. Calls of tools with a price are no model requests.
 const UNCOUNTED: &str = "SELECT of, used - coalesce((SELECT budget_periods.used FROM budget_periods
         WHERE tenant_id = ?1 AND budget_id = ?9 AND subject = of AND period_start = ?4), 0) AS uncounted
     FROM (SELECT CASE ?6 WHEN 'tenant' THEN '' WHEN 'user' THEN user_id WHEN 'key' THEN key_id ELSE assistant END AS of,
         sum(CASE ?7 WHEN 'tokens' THEN tokens_total WHEN 'nano_usd' THEN coalesce(cost_nano_usd, 0) ELSE 1 END) AS used
       FROM api_usage WHERE tenant_id = ?1 AND created_at >= ?2 AND created_at < ?3
         AND coalesce(counted_on, substr(created_at, 1, 10)) BETWEEN ?4 AND ?5 AND (?8 IS NULL OR of = ?8) AND (?6 = 'tenant' OR of <> '')
+        AND operation <> 'tool'
       GROUP BY 1)
     WHERE uncounted > 0";
 

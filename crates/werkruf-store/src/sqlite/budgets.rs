@@ -11,7 +11,7 @@ use super::budget_counters::{BUDGET, CounterChanges, budget, date, read_budget, 
 use super::row::all;
 use super::text::{Id, Stamp};
 use super::usage::{delete_usage_row, put_usage_row};
-use crate::budgets::{ConfiguredChange, SETTLED_AFTER, created, deleted, no_tenant};
+use crate::budgets::{ConfiguredChange, MOST_SUBJECTS, SETTLED_AFTER, created, deleted, no_tenant};
 use crate::{
     Author, Budget, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, BudgetUse, Budgets, NewReservation, NewUsage, OverBudget,
     StoreError, StoreFuture, TenantBudgets, UsageOwner,
@@ -83,7 +83,8 @@ impl Budgets for SqliteStore {
     fn budget_uses(&self, tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Vec<BudgetUse>> {
         Box::pin(self.readers.list(move |c| {
             let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| date(period.start_at(now)));
-            all(&mut *c.prepare_cached(USES)?, params![Id::from(tenant_id), day, month], |columns| {
+            let values = params![Id::from(tenant_id), day, month, MOST_SUBJECTS];
+            all(&mut *c.prepare_cached(USES)?, values, |columns| {
                 let counter = BudgetCounter {
                     budget_id: columns.id()?,
                     subject: columns.text()?,
@@ -92,6 +93,18 @@ impl Budgets for SqliteStore {
                     unit: columns.parsed(BudgetUnit::parse)?,
                 };
                 Ok(BudgetUse { counter, used: columns.int()?, reserved: columns.int()? })
+            })
+        }))
+    }
+
+    fn half_used_budgets(&self, now: Timestamp) -> StoreFuture<'_, Vec<(Budget, BudgetUse)>> {
+        Box::pin(self.readers.list(move |c| {
+            let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| date(period.start_at(now)));
+            all(&mut *c.prepare_cached(&half_used())?, params![day, month], |columns| {
+                let budget = read_budget(columns)?;
+                let (subject, period_start) = (columns.text()?, columns.parsed(|text| text.parse().ok())?);
+                let counter = BudgetCounter { budget_id: budget.id, subject, period: budget.period, period_start, unit: budget.unit };
+                Ok((budget, BudgetUse { counter, used: columns.int()?, reserved: columns.int()? }))
             })
         }))
     }
@@ -155,10 +168,31 @@ impl Budgets for SqliteStore {
     }
 }
 
-const USES: &str = "SELECT budget_id, budget_periods.subject, period, period_start, unit, used, reserved FROM budget_periods
-    JOIN budgets ON budgets.tenant_id = budget_periods.tenant_id AND budgets.id = budget_id
-    WHERE budget_periods.tenant_id = ?1 AND period_start = CASE period WHEN 'day' THEN ?2 ELSE ?3 END
-    ORDER BY budget_id, budget_periods.subject";
+const USES: &str = "SELECT budget_id, subject, period, period_start, unit, used, reserved FROM (
+      SELECT budget_id, p.subject, period, period_start, unit, used, reserved,
+        row_number() OVER (PARTITION BY budget_id ORDER BY used DESC, reserved DESC, p.subject) AS place
+      FROM budget_periods AS p INDEXED BY budget_periods_by_start
+      JOIN budgets AS b ON b.tenant_id = p.tenant_id AND b.id = budget_id
+      WHERE p.tenant_id = ?1 AND period_start IN (?2, ?3) AND period_start = CASE period WHEN 'day' THEN ?2 ELSE ?3 END)
+    WHERE place <= ?4 ORDER BY budget_id, subject";
+
+/// The half is rounded up.
+fn half_used() -> String {
+    format!(
+        "SELECT {}, p.subject, period_start, used, reserved FROM budget_periods AS p INDEXED BY budget_periods_by_start
+         JOIN budgets AS b ON b.tenant_id = p.tenant_id AND b.id = budget_id
+         WHERE period_start IN (?1, ?2) AND period_start = CASE period WHEN 'day' THEN ?1 ELSE ?2 END
+           AND max_amount > 0 AND used >= max_amount - max_amount / 2 ORDER BY b.tenant_id, b.id, p.subject",
+        BUDGET.split(", ").map(|column| format!("b.{column}")).collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// The statements whose query plans a test checks.
+#[cfg(test)]
+pub(super) fn hot_statements() -> Vec<String> {
+    vec![half_used()]
+}
+
 const EXPIRED: &str = "SELECT DISTINCT tenant_id, id FROM budget_reservations WHERE expires_at <= ?1";
 
 fn expired(c: &Connection, now: Timestamp) -> Result<Vec<(Uuid, Uuid)>, StoreError> {

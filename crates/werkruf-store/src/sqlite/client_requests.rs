@@ -104,14 +104,16 @@ pub(super) fn store_results(c: &Connection, tenant: &Id, conversation: &Id, open
     if first(&mut waiting, params![conversation], |columns| columns.flag())? != Some(true) {
         return Ok(());
     }
-    let ended = "turn_id IN (SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at IS NOT NULL)";
+    // A copied or imported call belongs to no turn.
+    let ended =
+        "(turn_id IS NULL OR turn_id IN (SELECT id FROM turns WHERE tenant_id = ?1 AND conversation_id = ?2 AND finished_at IS NOT NULL))";
     let mut answer = c.prepare_cached(&format!(
-        "UPDATE messages SET content = ?4, status = ?5, tokens = NULL WHERE tenant_id = ?1 AND conversation_id = ?2 AND tool_call_id = ?3
-           AND status = 'pending' AND {ended}"
+        "UPDATE messages SET content = ?4, status = ?5, metadata = coalesce(?6, metadata), tokens = NULL
+         WHERE tenant_id = ?1 AND conversation_id = ?2 AND tool_call_id = ?3 AND status = 'pending' AND {ended}"
     ))?;
     for result in &open.results {
         // A result without a waiting placeholder is ignored: its call was canceled before, or never existed.
-        answer.execute(params![tenant, conversation, result.tool_call_id, result.content, result.status])?;
+        answer.execute(params![tenant, conversation, result.tool_call_id, result.content, result.status, result.metadata])?;
     }
     c.prepare_cached(&format!(
         "UPDATE messages SET content = ?3, status = 'error', tokens = NULL WHERE tenant_id = ?1 AND conversation_id = ?2 AND status = 'pending' AND {ended}"

@@ -103,7 +103,7 @@ const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = ?1 AND user_id = ?2";
 const MESSAGES: &str = "DELETE FROM messages WHERE tenant_id = ?1 AND conversation_id = ?2";
 const OF_CONVERSATION: [&str; 2] = [
     "DELETE FROM events WHERE tenant_id = ?1 AND conversation_id = ?2",
-    "UPDATE conversations SET title = '', state = '{}', summary = NULL, summary_until = NULL, summary_untrusted = NULL WHERE tenant_id = ?1 AND id = ?2",
+    "UPDATE conversations SET title = '', state = '{}', metadata = '{}', summary = NULL, summary_until = NULL, summary_untrusted = NULL WHERE tenant_id = ?1 AND id = ?2",
 ];
 
 // ?1 tenant, ?2 turn. The name of an unknown tool was made up by the model, so it is content.

@@ -21,7 +21,7 @@ const ERASED: &[(&str, &str)] = &[
     ("budgets", "scope subject period unit"),
     ("call_attempts", "error"),
     ("contacts", "channel account person address"),
-    ("conversations", "title state summary summary_untrusted"),
+    ("conversations", "title state summary summary_untrusted metadata"),
     ("events", "type data"),
     ("inbox", "channel account external_id fingerprint"),
     ("messages", "content role tool_calls tool_call_id tool_name status metadata"),
@@ -138,7 +138,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',
            idempotency_key = '{mark}';
          UPDATE turns SET partial = '{mark}', client = '{mark}', transcript_digest = '{mark}', request_digest = '{mark}', context = '{mark}', error = '{mark}', message = '{mark}' WHERE user_id = '1';
-         UPDATE conversations SET title = '{mark}', state = '{{\"a\": \"{mark}\"}}' WHERE user_id = '1';
+         UPDATE conversations SET title = '{mark}', state = '{{\"a\": \"{mark}\"}}', metadata = '{{\"a\": \"{mark}\"}}' WHERE user_id = '1';
          UPDATE conversations SET summary = '{mark}', summary_until = 1, summary_untrusted = '{mark}'
            WHERE id IN (SELECT conversation_id FROM turns WHERE user_id = '1');
          UPDATE events SET data = '{{\"a\": \"{mark}\"}}' WHERE turn_id IN (SELECT id FROM turns WHERE user_id = '1');

@@ -9,6 +9,7 @@ mod audit;
 mod backup;
 mod budget_counters;
 mod budgets;
+mod client_conversations;
 mod client_requests;
 mod cluster;
 mod console;

@@ -227,6 +227,7 @@ fn hot_statements() -> Vec<String> {
         super::alerts::hot_statements(),
         super::console::hot_statements(),
         super::budget_counters::hot_statements(),
+        super::budgets::hot_statements(),
     ]
     .concat()
 }

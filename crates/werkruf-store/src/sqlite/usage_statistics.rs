@@ -70,8 +70,14 @@ fn rolled_up(c: &Connection, tenant: &Id) -> Result<Option<Date>, StoreError> {
 }
 
 fn sums(c: &Connection, query: &UsageQuery) -> Result<Vec<UsageSum>, StoreError> {
+    let rolled_up = rolled_up(c, &Id::from(query.tenant_id))?;
+    sums_after(c, query, rolled_up)
+}
+
+/// The sums, where this is the last day that was rolled up when the caller looked.
+fn sums_after(c: &Connection, query: &UsageQuery, rolled_up: Option<Date>) -> Result<Vec<UsageSum>, StoreError> {
     let tenant = Id::from(query.tenant_id);
-    let Reads { days, rows: [head, middle, tail] } = Reads::of(query, rolled_up(c, &tenant)?);
+    let Reads { days, rows: [head, middle, tail] } = Reads::of(query, rolled_up);
     let values = params![
         tenant,
         query.user_id,
@@ -83,6 +89,7 @@ fn sums(c: &Connection, query: &UsageQuery) -> Result<Vec<UsageSum>, StoreError>
         Stamp::from(middle.1),
         Stamp::from(tail.0),
         Stamp::from(tail.1),
+        rolled_up.map(|day| day.to_string()).unwrap_or_default(),
     ];
     let sql = sums_sql(query.group_by, '?', ("substr(created_at, 1, 10)", "key"));
     let mut rows = all(&mut *c.prepare_cached(&sql)?, values, sum)?;
@@ -186,4 +193,34 @@ pub(super) fn delete_summed(c: &Connection, id: Uuid) -> Result<bool, StoreError
     let id = Id::from(id);
     c.prepare_cached(&add_sql(IN_OPEN_DAY))?.execute(params![id])?;
     Ok(c.prepare_cached("DELETE FROM api_usage WHERE id = ?1")?.execute(params![id])? > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use werkruf_contract::Clock;
+
+    use super::*;
+    use crate::{NewUsage, UsageGroup, UsageOwner, UsageRows};
+
+    #[tokio::test]
+    async fn a_day_that_is_rolled_up_between_two_reads_counts_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let clock = Clock::system(0);
+        let store = SqliteStore::open(folder.path().join("w.db"), &clock, crate::story::MODULES).unwrap();
+        let tenant_id = clock.new_id();
+        let time = |text: &str| text.parse::<Timestamp>().unwrap();
+        for day in ["2026-03-01", "2026-03-02"] {
+            let usage = NewUsage { tokens_total: 15, ..NewUsage::new(clock.new_id(), "openai", "gpt-5", "chat") };
+            store.put_usage(UsageOwner { tenant_id, ..UsageOwner::default() }, usage, time(&format!("{day}T12:00:00Z"))).await.unwrap();
+        }
+        let (from, to) = (time("2026-03-01T00:00:00Z"), time("2026-03-03T00:00:00Z"));
+        let query = UsageQuery { tenant_id, user_id: None, group_by: UsageGroup::Day, from, to };
+        for known in [None, "2026-03-01".parse().ok()] {
+            assert_eq!(store.roll_up_usage(time("2026-03-10T00:00:00Z")).await.unwrap(), 1);
+            let query = query.clone();
+            let sums = store.readers.list(move |c| sums_after(c, &query, known)).await.unwrap();
+            let days: Vec<_> = sums.iter().map(|sum| (sum.key.as_deref().unwrap(), sum.calls, sum.tokens_total)).collect();
+            assert_eq!(days, [("2026-03-01", 1, 15), ("2026-03-02", 1, 15)], "{known:?} was the last day");
+        }
+    }
 }

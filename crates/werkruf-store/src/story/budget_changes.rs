@@ -89,6 +89,28 @@ pub(crate) async fn budgets_of_the_configuration_keep_their_counters<S: Tamper>(
     );
 }
 
+pub(crate) async fn a_budget_of_many_lists_those_that_used_most<S: Tamper>(world: World<S>) {
+    let world = world.at_noon().await;
+    for user in 1..=101 {
+        let usage = NewUsage { tokens_total: user, ..world.usage() };
+        world.store.put_usage(world.owner(&user.to_string()), usage, world.now).await.unwrap();
+    }
+    let even = world.budget(BudgetScope::User, None, BudgetPeriod::Day, BudgetUnit::Tokens, 100).await;
+    let odd = world.budget(BudgetScope::User, None, BudgetPeriod::Month, BudgetUnit::Tokens, 101).await;
+    let nothing = world.budget(BudgetScope::User, None, BudgetPeriod::Day, BudgetUnit::NanoUsd, 0).await;
+    let listed = world.store.budget_uses(world.tenant, world.now).await.unwrap();
+    let half = world.store.half_used_budgets(world.now).await.unwrap();
+    for (budget, first) in [(&even, 50), (&odd, 51), (&nothing, 102)] {
+        let mut used: Vec<i64> = listed.iter().filter(|one| one.counter.budget_id == budget.id).map(|one| one.used).collect();
+        used.sort_unstable();
+        assert_eq!(used.len(), 100, "{budget:?}");
+        assert!(budget.limit == 0 || used == (2..=101).collect::<Vec<_>>(), "{used:?}");
+        let mut used: Vec<i64> = half.iter().filter(|(of, _)| of == budget).map(|(_, one)| one.used).collect();
+        used.sort_unstable();
+        assert_eq!(used, (first..=101).collect::<Vec<_>>(), "the half of {} is rounded up", budget.limit);
+    }
+}
+
 pub(crate) async fn budgets_of_tenants_are_separate<S: Tamper>(world: World<S>) {
     let here = world.at_noon().await;
     let there = World { tenant: here.id(), ..here.clone() }.at_noon().await;

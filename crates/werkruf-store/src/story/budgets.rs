@@ -106,7 +106,7 @@ pub(crate) async fn assert_sound<S: Tamper>(world: &World<S>) {
         .texts(&format!(
             "SELECT CAST(p.subject AS TEXT) FROM budget_periods p JOIN budgets b ON b.tenant_id = p.tenant_id AND b.id = p.budget_id
              WHERE p.used <> (SELECT coalesce(sum(CASE b.unit WHEN 'tokens' THEN u.tokens_total WHEN 'nano_usd' THEN coalesce(u.cost_nano_usd, 0)
-               ELSE 1 END), 0) FROM api_usage u WHERE u.tenant_id = p.tenant_id
+               ELSE 1 END), 0) FROM api_usage u WHERE u.tenant_id = p.tenant_id AND u.operation <> 'tool'
                AND CASE b.scope WHEN 'tenant' THEN '' WHEN 'user' THEN u.user_id WHEN 'key' THEN CAST(u.key_id AS TEXT) ELSE u.assistant END = p.subject
                AND CASE b.period WHEN 'day' THEN {day} ELSE substr({day}, 1, 8) || '01' END = CAST(p.period_start AS TEXT))
              OR p.reserved <> (SELECT coalesce(sum(r.amount), 0) FROM budget_reservations r WHERE r.tenant_id = p.tenant_id AND r.budget_id = p.budget_id
@@ -128,6 +128,9 @@ pub(crate) async fn a_budget_starts_with_what_was_used<S: Tamper>(world: World<S
     put(&world, "1", Some(key), Some("default"), 10).await;
     put(&world, "2", None, Some("other"), 20).await;
     put(&world, "", None, None, 40).await;
+    // A call of a tool with a price is no model request.
+    let tool = NewUsage { cost_nano_usd: Some(5), ..NewUsage::new(world.id(), "tool", "", "tool") };
+    world.store.put_usage(world.owner("1"), tool, world.now).await.unwrap();
     let earlier = World { now: "2026-03-30T23:59:59.999Z".parse().unwrap(), ..world.clone() };
     put(&earlier, "1", None, None, 100).await;
     let other_tenant = World { tenant: world.id(), ..world.clone() };

@@ -8,6 +8,7 @@ mod approvals;
 mod audit;
 mod budget_changes;
 mod budgets;
+mod client_conversations;
 mod client_requests;
 mod closer;
 mod console;
@@ -37,6 +38,7 @@ pub(crate) use approvals::*;
 pub(crate) use audit::*;
 pub(crate) use budget_changes::*;
 pub(crate) use budgets::*;
+pub(crate) use client_conversations::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
 pub(crate) use console::*;
@@ -81,6 +83,11 @@ macro_rules! tell {
             a_clients_results_replace_their_placeholders,
             a_conversation_is_found_by_its_transcript_digest,
             a_withdrawn_client_request_is_marked_and_kept,
+            metadata_of_a_conversation_is_replaced,
+            items_are_appended_between_turns_only,
+            a_result_for_a_call_without_a_turn_is_stored,
+            messages_are_changed_together_or_not_at_all,
+            a_copy_has_the_messages_up_to_its_turn,
             a_turn_waits_for_an_approval_and_continues,
             whoever_asked_cannot_approve,
             an_expired_approval_cannot_be_decided,
@@ -184,6 +191,7 @@ macro_rules! tell {
             a_takeover_counts_the_lost_request,
             a_deleted_budget_is_not_counted_any_more,
             budgets_of_the_configuration_keep_their_counters,
+            a_budget_of_many_lists_those_that_used_most,
             budgets_of_tenants_are_separate,
             acts_on_budgets_are_recorded,
             a_new_budget_counts_rows_of_processes_that_did_not_know_it,

@@ -69,7 +69,7 @@ struct BudgetView {
     configured: bool,
     #[schema(value_type = String, format = DateTime)]
     created_at: Iso,
-    /// Where each user, key or assistant has the budget for itself: those that used it in the current period.
+    /// Where each user, key or assistant has the budget for itself: the hundred that used most of it in the current period.
     #[serde(skip_serializing_if = "Option::is_none")]
     subjects: Option<Vec<SubjectUse>>,
 }

@@ -32,7 +32,7 @@ const ALLOWED: [&str; 24] = [
     "x-workflow-id",
 ];
 
-const EXPOSED: [&str; 8] = [
+const EXPOSED: [&str; 12] = [
     "x-conversation-id",
     "x-tool-call-id",
     "x-approval-id",
@@ -41,6 +41,10 @@ const EXPOSED: [&str; 8] = [
     "idempotent-replayed",
     "location",
     "retry-after",
+    "openai-processing-ms",
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
 ];
 
 /// The layer that answers preflight requests and sets the CORS headers.

@@ -6,8 +6,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Method, StatusCode, Uri};
+use http::header::{CONTENT_TYPE, UPGRADE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use tokio::time::Instant;
 
 use super::ApiState;
 use super::error::ApiError;
@@ -15,11 +16,20 @@ use crate::openai::error_body;
 use crate::openai_path::is_openai_path;
 use crate::request_id;
 
+/// How long a request under `/v1` took, as OpenAI's clients read it.
+const PROCESSING_MS: HeaderName = HeaderName::from_static("openai-processing-ms");
+
 /// The outermost layer.
 pub async fn envelope(State(api): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
     let openai = is_openai_path(request.uri().path());
     let id = request_id::sane(request.headers()).map_or_else(|| api.app.clock.new_id().to_string(), str::to_owned);
+    let started = Instant::now();
     let mut response = next.run(request).await;
+    if openai {
+        // Of a stream: the time until it begins.
+        let millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        response.headers_mut().insert(PROCESSING_MS, millis.into());
+    }
     if let Some(error) = response.extensions_mut().remove::<ApiError>() {
         if error.status().is_server_error() {
             // What failed was logged where it failed; this line says whose request it was.
@@ -46,7 +56,12 @@ pub async fn unknown_route(uri: Uri) -> Response {
 }
 
 /// The response for a known path with a method it does not support.
-pub async fn method_not_allowed(method: Method, uri: Uri) -> Response {
+pub async fn method_not_allowed(method: Method, uri: Uri, headers: HeaderMap) -> Response {
+    let upgrade = headers.get(UPGRADE).and_then(|value| value.to_str().ok());
+    if is_openai_path(uri.path()) && upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket")) {
+        let message = "The WebSocket form of this API is not available here; send requests with POST, and read streams with stream: true.";
+        return ApiError::new(StatusCode::BAD_REQUEST, "websocket_unsupported", message).into_response();
+    }
     ApiError::new(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",

@@ -32,6 +32,8 @@ struct ErrorFields {
     /// Top-level fields next to `error`, such as the id of the failed turn.
     extra: Map<String, Value>,
     location: Option<String>,
+    /// The request field that is wrong, for clients of OpenAI's API.
+    param: Option<&'static str>,
 }
 
 impl ApiError {
@@ -59,6 +61,7 @@ impl ApiError {
             details: None,
             extra: Map::new(),
             location: None,
+            param: None,
         }))
     }
 
@@ -157,6 +160,18 @@ impl ApiError {
         &self.0.message
     }
 
+    /// The request field that is wrong.
+    pub fn wrong_param(&self) -> Option<&'static str> {
+        self.0.param
+    }
+
+    /// Names the request field that is wrong.
+    #[must_use]
+    pub fn param(mut self, name: &'static str) -> Self {
+        self.0.param = Some(name);
+        self
+    }
+
     /// Adds structured details, for programs.
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
@@ -212,8 +227,7 @@ impl IntoResponse for ApiError {
         if let Some(location) = self.0.location.as_deref().and_then(|text| HeaderValue::from_str(text).ok()) {
             headers.insert(LOCATION, location);
         }
-        if ErrorCode::BudgetExceeded.is(&self.0.code) {
-            // Clients of OpenAI's library repeat a 429 by themselves, and a budget resets tomorrow at the earliest.
+        if ErrorCode::parse(&self.0.code).is_some_and(is_final) {
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
         if self.0.status == StatusCode::UNAUTHORIZED {
@@ -315,4 +329,19 @@ impl ApiError {
     pub fn unknown_tool(name: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, "unknown_tool", format!("There is no tool named {name}; GET /api/tools lists them."))
     }
+}
+
+/// Whether a repeated request would fail the same way, or would be a turn that nobody wants. Clients of OpenAI's library repeat a 409, a 429 and a
+/// 5xx by themselves.
+const fn is_final(code: ErrorCode) -> bool {
+    // A budget resets tomorrow at the earliest. Only the operator can change the credentials. The others are the end of a turn that had its chance.
+    matches!(
+        code,
+        ErrorCode::BudgetExceeded
+            | ErrorCode::ModelCredentials
+            | ErrorCode::Canceled
+            | ErrorCode::RepeatLimit
+            | ErrorCode::StepLimit
+            | ErrorCode::FormatViolated
+    )
 }

@@ -22,7 +22,7 @@ use super::chat::set_conversation_header;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use crate::openai::media_urls;
-use crate::openai::start::refused_address;
+use crate::openai::request_checks::refused_address;
 
 /// Large, because messages may contain pictures.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -58,7 +58,8 @@ pub(crate) fn format_rows(format: HistoryFormat, rows: &[MessageRow], order: Ord
     values
 }
 
-fn stored(row: &MessageRow) -> StoredMessage {
+/// A row as a message of a history.
+pub(crate) fn stored(row: &MessageRow) -> StoredMessage {
     StoredMessage {
         id: Some(row.id.to_string()),
         role: Role::parse(&row.role).unwrap_or(Role::User),
@@ -133,12 +134,14 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
     Ok(response)
 }
 
-fn title(messages: &[StoredMessage]) -> String {
+/// The beginning of the first message of the user.
+pub(crate) fn title(messages: &[StoredMessage]) -> String {
     let first = messages.iter().find(|message| message.role == Role::User);
     first.map(|message| message.content.chars().take(TITLE_CHARACTERS).collect()).unwrap_or_default()
 }
 
-fn row(id: Uuid, message: &StoredMessage) -> NewMessage {
+/// A message of a history as a row.
+pub(crate) fn row(id: Uuid, message: &StoredMessage) -> NewMessage {
     let mut metadata: Map<String, Value> = message.metadata.clone();
     metadata.retain(|name, _| !SERVER_METADATA.contains(&name.as_str()));
     NewMessage {

@@ -89,6 +89,7 @@ use crate::app::App;
 use crate::config::ModulesOn;
 use crate::listen::Proxies;
 use crate::openai;
+use crate::openai_path;
 use crate::whatsapp;
 
 /// The state that all handlers share.
@@ -174,7 +175,7 @@ pub fn router(app: Arc<App>) -> Router {
     let api = Arc::new(ApiState { app, writer_progress: LoopProgress::default(), proxies, bytes });
     let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
     let (open, _) = open_routes().split_for_parts();
-    authenticated_routes
+    let router = authenticated_routes
         .method_not_allowed_fallback(envelope::method_not_allowed)
         .fallback(envelope::unknown_route)
         .layer(from_fn_with_state(Arc::clone(&api), byte_budget::hold))
@@ -186,5 +187,7 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(CatchPanicLayer::custom(envelope::panicked))
         .layer(from_fn_with_state(Arc::clone(&api), envelope::envelope))
         .layer(from_fn_with_state(Arc::clone(&api), access_log::record))
-        .with_state(api)
+        .with_state(api);
+    // A layer of the router itself would come after the path was matched.
+    Router::new().fallback_service(router).layer(from_fn(openai_path::forgive_slashes))
 }

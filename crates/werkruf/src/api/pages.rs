@@ -35,34 +35,6 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 const HASHED: &str = "assets/";
 /// The views of the console, by the first part of their paths.
 const VIEWS: [&str; 10] = ["approvals", "audit", "calls", "chat", "knowledge", "outbox", "people", "tools", "turns", "usage"];
-/// The page of a program that was built without the console.
-const STUB: EmbeddedFile = EmbeddedFile {
-    path: "index.html",
-    content: include_bytes!("pages/not_built.html"),
-    gzip: None,
-    digest: concat!("not-built-", env!("CARGO_PKG_VERSION")),
-};
-/// The files of the API reference that are not Swagger UI's.
-const DOCS_PAGE: &[EmbeddedFile] = &[
-    EmbeddedFile {
-        path: "index.html",
-        content: include_bytes!("pages/docs.html"),
-        gzip: None,
-        digest: concat!("docs-", env!("CARGO_PKG_VERSION")),
-    },
-    EmbeddedFile {
-        path: "docs.js",
-        content: include_bytes!("pages/docs.js"),
-        gzip: None,
-        digest: concat!("docs-js-", env!("CARGO_PKG_VERSION")),
-    },
-    EmbeddedFile {
-        path: "docs.css",
-        content: include_bytes!("pages/docs.css"),
-        gzip: None,
-        digest: concat!("docs-css-", env!("CARGO_PKG_VERSION")),
-    },
-];
 
 /// Whether this program has the console.
 pub(crate) fn has_console() -> bool {
@@ -95,7 +67,7 @@ async fn to_console() -> Response {
 
 /// A file of the console, or its page: the page of a view reads the path itself.
 async fn console_file(request: Request) -> Response {
-    let path = request.uri().path().trim_start_matches("/console/");
+    let path = request.uri().path().strip_prefix("/console/").unwrap_or_default();
     match CONSOLE.iter().find(|file| file.path == path && !path.is_empty()) {
         Some(file) => serve(file, request.headers(), StatusCode::OK),
         None if path.is_empty() || VIEWS.contains(&path.split('/').next().unwrap_or_default()) => console_page(&request, StatusCode::OK),
@@ -105,14 +77,15 @@ async fn console_file(request: Request) -> Response {
 
 /// The page of the console.
 pub(crate) fn console_page(request: &Request, status: StatusCode) -> Response {
-    let page = CONSOLE.iter().find(|file| file.path == STUB.path).unwrap_or(&STUB);
-    serve(page, request.headers(), status)
+    let built = CONSOLE.iter().find(|file| file.path == "index.html");
+    let page = built.or_else(|| OWN_PAGES.iter().find(|file| file.path == "not_built.html"));
+    page.map_or_else(missing, |page| serve(page, request.headers(), status))
 }
 
 async fn docs_file(request: Request) -> Response {
-    let path = request.uri().path().trim_start_matches("/docs").trim_start_matches('/');
-    let path = if path.is_empty() { "index.html" } else { path };
-    match DOCS_PAGE.iter().chain(SWAGGER_UI).find(|file| file.path == path) {
+    let path = request.uri().path().strip_prefix("/docs/").unwrap_or_default();
+    let path = if path.is_empty() { "docs.html" } else { path };
+    match OWN_PAGES.iter().chain(SWAGGER_UI).find(|file| file.path == path) {
         Some(file) => serve(file, request.headers(), StatusCode::OK),
         None => missing(),
     }

@@ -9,7 +9,7 @@ use super::{StreamCursor, frame};
 const TURN: Uuid = Uuid::from_u128(1);
 
 fn live(seq: Option<i64>, kind: EventType, data: &str) -> LiveEvent {
-    LiveEvent { seq, kind, turn_id: TURN, data: Arc::from(data) }
+    LiveEvent { seq, kind, turn_id: TURN, data: Arc::from(data), at: None }
 }
 
 #[test]

@@ -217,7 +217,7 @@ async fn ask_models(config: &Config, report: &mut Report) -> Result<(), CliError
         let embeddings = provider::providers(config, &client, chat)?.embeddings;
         let deadline = Deadline::after(EMBEDDING_TIMEOUT);
         let answer = match &embeddings {
-            Some(embeddings) => embeddings.embed(&["ping".to_owned()], deadline).await.map(|_| embeddings.model().to_owned()),
+            Some(embeddings) => embeddings.embed(&["ping".to_owned()], None, deadline).await.map(|_| embeddings.model().to_owned()),
             None => return Ok(()),
         };
         match answer {

@@ -324,7 +324,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         None => Err(CliError::Usage("no command given; `werkruf --help` lists the commands".to_owned())),
         Some(Command::Serve { listen }) => {
             session.listen = listen;
-            Ok(serve::serve(session.config_for_server()?, json).await?)
+            Ok(Box::pin(serve::serve(session.config_for_server()?, json)).await?)
         }
         Some(Command::Status) => status::run(&session).await,
         Some(Command::Doctor(command)) => doctor::run(&session, &command).await,

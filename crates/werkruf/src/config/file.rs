@@ -16,6 +16,7 @@ use werkruf_tools::HttpToolConfig;
 
 use super::alerts::AlertsSection;
 use super::budgets::BudgetSection;
+use super::openai::OpenAiSection;
 use super::suggestion::advice;
 use super::violation::ConfigViolation;
 use super::whatsapp::WhatsAppSection;
@@ -44,6 +45,7 @@ pub(super) struct File {
     pub auth: AuthSection,
     pub retention: RetentionSection,
     pub approvals: ApprovalsSection,
+    pub openai: OpenAiSection,
     pub alerts: AlertsSection,
     pub egress: EgressSection,
     pub workspace: Option<ModuleSection>,

@@ -16,7 +16,7 @@ use super::model::address_fault;
 use super::violation::ConfigViolation;
 use super::{
     AuthConfig, Config, Flags, LogConfig, LogFormat, ModulesOn, RetentionConfig, UnknownUsers, alerts, budgets, embedding, implicit,
-    limits, model, postgres, prices, reader, tls, tokens, traces, unread, webhooks, whatsapp,
+    limits, model, openai, postgres, prices, reader, tls, tokens, traces, unread, webhooks, whatsapp,
 };
 
 const DEFAULT_LISTEN: ([u8; 4], u16) = ([127, 0, 0, 1], 8080);
@@ -112,6 +112,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         tools: document.file.tools.clone(),
         disabled_tools: document.file.disabled_tools.clone(),
         safety: document.file.safety.clone(),
+        on_disconnect: openai::merge(document, violations),
         four_eyes: document.file.approvals.four_eyes.unwrap_or(document.path.is_some() || !listen.ip().is_loopback()),
         file: document.path.clone(),
         warnings: unread::warnings(document, flags, environment),

@@ -16,6 +16,7 @@ mod limits;
 mod merge;
 mod model;
 mod modules;
+mod openai;
 mod postgres;
 mod prices;
 mod reader;
@@ -54,6 +55,7 @@ pub use limits::{Connections, RequestRates};
 pub(crate) use merge::DEFAULT_DATABASE;
 pub use model::{ModelApi, ModelConfig, ModelServer};
 pub use modules::ModulesOn;
+pub use openai::OnDisconnect;
 pub use postgres::PostgresConfig;
 pub use reader::ReaderConfig;
 pub(crate) use suggestion::advice;
@@ -187,6 +189,8 @@ pub struct Config {
     pub egress: Vec<IpNet>,
     pub disabled_tools: Vec<String>,
     pub safety: HashMap<String, SafetyProfile>,
+    /// What becomes of a turn whose client leaves its stream under `/v1`.
+    pub on_disconnect: OnDisconnect,
     /// Whoever asked for a call cannot approve it. By default off where a demo runs: on a loopback bind without a config file.
     pub four_eyes: bool,
     /// `None`: on a loopback bind, for a new database, without a config file.

@@ -64,6 +64,9 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 # [approvals]
 # four_eyes = true                     # whoever asked for a call cannot approve it
 
+# [openai]
+# on_disconnect = "cancel"             # a client that leaves a stream under /v1 cancels its turn; "finish": the turn goes on
+
 # [alerts]                             # to the log, GET /api/alerts and the webhooks
 # approval_waiting_minutes = 15        # an approval that nobody decided for so long
 # disk_free_mib = 1024                 # left out: less than 1 GiB, or than 5 percent

@@ -22,9 +22,10 @@ use werkruf_runtime::digest_after_answer;
 use super::chat_request::{self, ResponseOptions};
 use super::client_events::{ClientEvent, ClientEventReader, TurnEvents};
 use super::completion::{ChunkWriter, CommonFields, completion_object, join_paragraphs};
-use super::error_body;
 use super::start::{self, StartedTurn, start};
+use super::stop_on_leave::StopOnLeave;
 use super::transcript::TranscriptDigest;
+use super::{error_body, limit_headers};
 use crate::api::context::ContextHeaders;
 use crate::api::error::ApiError;
 use crate::api::policy::{Authenticated, Policy};
@@ -50,18 +51,24 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         (status = 200, body = Object, description = "A chat.completion, or its chunks as text/event-stream."),
         (status = "4XX", description = "In OpenAI's format."), (status = "5XX", description = "In OpenAI's format."),
     ))]
-async fn create(
-    State(api): State<Arc<ApiState>>,
-    identity: Authenticated,
-    headers: HeaderMap,
+async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: body::RequestBody) -> Response {
+    let mut response = complete(&api, &identity, &headers, body).await.unwrap_or_else(IntoResponse::into_response);
+    limit_headers::set(&api, &identity, &mut response);
+    response
+}
+
+async fn complete(
+    api: &Arc<ApiState>,
+    identity: &Authenticated,
+    headers: &HeaderMap,
     body: body::RequestBody,
 ) -> Result<Response, ApiError> {
-    let (raw, fields) = start::read_fields(&api, &identity, &headers, body, &chat_request::FIELDS).await?;
+    let (raw, fields) = start::read_fields(api, identity, headers, body, &chat_request::FIELDS).await?;
     let (request, options) = chat_request::read(raw, fields)?;
-    let mut started = start(&api, &identity, &headers, request).await?;
+    let mut started = start(api, identity, headers, request).await?;
     let mut response = match options.stream {
-        true => streamed(&api, &mut started, options).await,
-        false => collected(&api, &mut started, options).await,
+        true => streamed(api, &mut started, options).await,
+        false => collected(api, &mut started, options).await,
     }
     .unwrap_or_else(IntoResponse::into_response);
     started.set_headers(&mut response);
@@ -69,20 +76,13 @@ async fn create(
 }
 
 fn common_fields(started: &StartedTurn, options: ResponseOptions) -> CommonFields {
-    let created = started.turn_id.get_timestamp().map_or(0, |time| time.to_unix().0);
-    CommonFields {
-        id: format!("chatcmpl-{}", started.turn_id.simple()),
-        created: i64::try_from(created).unwrap_or_default(),
-        model: options.model.clone().unwrap_or_else(|| started.model.clone()),
-        options,
-        texts: started.texts.clone(),
-    }
+    CommonFields::new(started.turn_id, started.model.clone(), options, started.texts.clone())
 }
 
 /// Waits until the turn has ended or should have ended, and answers with one object.
 async fn collected(api: &ApiState, started: &mut StartedTurn, options: ResponseOptions) -> Result<Response, ApiError> {
     let common = common_fields(started, options);
-    let mut reader = ClientEventReader::default();
+    let mut reader = ClientEventReader::new(started.last_step_only);
     let mut events = Vec::new();
     let end = answer::wait_deadline(&api.app);
     while let Ok(Some(event)) = timeout_at(end, started.events.recv()).await {
@@ -122,7 +122,7 @@ fn set_approval_header(response: &mut Response, events: &[ClientEvent]) {
 /// status instead.
 async fn streamed(api: &Arc<ApiState>, started: &mut StartedTurn, options: ResponseOptions) -> Result<Response, ApiError> {
     let (common, turn_id) = (common_fields(started, options), started.turn_id);
-    let mut reader = ClientEventReader::default();
+    let mut reader = ClientEventReader::new(started.last_step_only);
     let mut first = Vec::new();
     let end = Deadline::after(FIRST_EVENT_WAIT).instant();
     while first.is_empty() {
@@ -133,6 +133,7 @@ async fn streamed(api: &Arc<ApiState>, started: &mut StartedTurn, options: Respo
         }
     }
     if let Some(ClientEvent::Failed(failed)) = first.first() {
+        started.stop.answered();
         return Err(error_body::failed_turn(failed));
     }
     let chunks = ChunkWriter::new(common);
@@ -141,8 +142,8 @@ async fn streamed(api: &Arc<ApiState>, started: &mut StartedTurn, options: Respo
     let ticks = sse::keep_alive_timer();
     let events = std::mem::replace(&mut started.events, TurnEvents::Stored(Default::default()));
     let (tenant_id, digest) = (started.tenant_id, started.digest.clone());
-    let mut live =
-        ChunkStream { events, reader, chunks, out, ticks, turn_id, api: Arc::clone(api), tenant_id, digest, sent_text: String::new() };
+    let (stop, sent_text) = (std::mem::take(&mut started.stop), String::new());
+    let mut live = ChunkStream { events, reader, chunks, out, ticks, turn_id, api: Arc::clone(api), tenant_id, digest, sent_text, stop };
     first.iter().for_each(|event| live.write(event));
     let mut response = sse::response(Body::from_stream(live));
     set_approval_header(&mut response, &first);
@@ -163,6 +164,8 @@ struct ChunkStream {
     digest: TranscriptDigest,
     /// The text that was sent since.
     sent_text: String,
+    /// Stops the turn when the client leaves.
+    stop: StopOnLeave,
 }
 
 impl ChunkStream {
@@ -211,6 +214,9 @@ impl Stream for ChunkStream {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         this.fill(cx);
+        if this.reader.has_ended() {
+            this.stop.answered();
+        }
         if !this.out.is_empty() {
             return Poll::Ready(Some(Ok(this.out.split().freeze())));
         }

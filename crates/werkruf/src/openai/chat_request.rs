@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use werkruf_llm::history_formats::HistoryFormat;
 
 use super::start::TurnRequest;
-use super::tools;
+use super::{tools, unsupported};
 use crate::api::body::RawBody;
 use crate::api::error::ApiError;
 
@@ -16,7 +16,7 @@ const MODEL_OPTIONS: [&str; 9] =
 const STORED_FIELDS: [&str; 4] = ["model", "metadata", "user", "store"];
 
 /// The fields that are read. All others are skipped.
-pub(crate) const FIELDS: [&str; 25] = [
+pub(crate) const FIELDS: [&str; 30] = [
     "messages",
     "model",
     "stream",
@@ -42,6 +42,11 @@ pub(crate) const FIELDS: [&str; 25] = [
     "metadata",
     "user",
     "store",
+    "n",
+    "logprobs",
+    "top_logprobs",
+    "modalities",
+    "audio",
 ];
 
 /// How the client wants the response to be sent.
@@ -54,10 +59,13 @@ pub(crate) struct ResponseOptions {
     pub(crate) legacy: bool,
     /// The model as the request names it.
     pub(crate) model: Option<String>,
+    /// The client's tools that take a free text.
+    pub(crate) custom_tools: Vec<String>,
 }
 
 /// Parses a request body.
 pub(crate) fn read(raw: RawBody, mut body: Map<String, Value>) -> Result<(TurnRequest, ResponseOptions), ApiError> {
+    unsupported::check_chat(&body)?;
     let Some(Value::Array(mut values)) = body.remove("messages") else {
         return Err(ApiError::invalid("The field messages is missing; send a list of messages."));
     };
@@ -74,12 +82,15 @@ pub(crate) fn read(raw: RawBody, mut body: Map<String, Value>) -> Result<(TurnRe
         include_usage: body.get("stream_options").is_some_and(|options| options["include_usage"] == true),
         legacy,
         model: model.clone(),
+        custom_tools: client_tools.iter().filter(|tool| tool.custom).map(|tool| tool.name.clone()).collect(),
     };
     let request = TurnRequest {
         format: HistoryFormat::Openai,
         values,
         instructions: None,
         conversation: None,
+        after: None,
+        earlier: Vec::new(),
         model,
         tool_choice: tools::choice(body.get("tool_choice").or_else(|| body.get("function_call"))),
         parallel_tool_calls: if legacy { Some(false) } else { flag("parallel_tool_calls") },
@@ -87,6 +98,8 @@ pub(crate) fn read(raw: RawBody, mut body: Map<String, Value>) -> Result<(TurnRe
         temperature: body.get("temperature").and_then(Value::as_f64),
         max_output_tokens: limit,
         options: model_options(&body),
+        allowed_tools: tools::allowed(body.get("tool_choice")),
+        stops_on_leave: response_options.stream,
         echo: json!({"api": "chat", "request": pick(&body, &STORED_FIELDS)}),
         raw,
     };

@@ -17,7 +17,10 @@ fn fields_are_read_under_all_their_names() {
         "reasoning": {"effort": "low"}, "parallel_tool_calls": false, "tool_choice": "required", "n": 3, "logprobs": true,
         "tools": [{"type": "function", "function": {"name": "f"}}], "metadata": {"a": "b"}, "thinking": {"type": "enabled"},
     }));
-    assert_eq!(options, ResponseOptions { stream: true, include_usage: true, legacy: false, model: Some("gpt-x".to_owned()) });
+    assert_eq!(
+        options,
+        ResponseOptions { stream: true, include_usage: true, legacy: false, model: Some("gpt-x".to_owned()), custom_tools: Vec::new() }
+    );
     assert_eq!((request.max_output_tokens, request.temperature, request.parallel_tool_calls), (Some(7), Some(0.5), Some(false)));
     assert_eq!((request.tools.len(), request.tool_choice), (1, ClientChoice::Required));
     assert_eq!(
@@ -33,7 +36,7 @@ fn nulls_and_unexpected_types_are_ignored() {
         "messages": [{"role": "user", "content": "hi"}], "model": "", "stream": null, "stream_options": null, "max_tokens": null,
         "max_completion_tokens": -1, "temperature": null, "tools": null, "tool_choice": null, "functions": null, "metadata": null,
     }));
-    assert_eq!(options, ResponseOptions { stream: false, include_usage: false, legacy: false, model: None });
+    assert_eq!(options, ResponseOptions { stream: false, include_usage: false, legacy: false, model: None, custom_tools: Vec::new() });
     assert!(request.tools.is_empty() && request.options.is_empty() && request.temperature.is_none());
     assert!(read(RawBody::empty(), serde_json::Map::new()).is_err());
 }

@@ -123,10 +123,17 @@ pub(crate) struct ClientEventReader {
     /// The text of the last step that ended.
     last_step_text: String,
     pending_approvals: Vec<PendingApproval>,
+    /// Whether only the text of the last step is sent.
+    last_step_only: bool,
     ended: bool,
 }
 
 impl ClientEventReader {
+    /// A reader of the text of every step, or of the last step only.
+    pub(crate) fn new(last_step_only: bool) -> Self {
+        Self { last_step_only, ..Self::default() }
+    }
+
     /// Whether the last event was returned.
     pub(crate) const fn has_ended(&self) -> bool {
         self.ended
@@ -156,6 +163,7 @@ impl ClientEventReader {
     fn convert(&mut self, event: &LiveEvent) -> Result<Vec<ClientEvent>, TurnFailure> {
         let turn_id = event.turn_id;
         match event.kind {
+            EventType::AssistantToken | EventType::AssistantSnapshot if self.last_step_only => Ok(Vec::new()),
             EventType::AssistantToken => {
                 let AssistantToken { content, .. } = parse(event)?;
                 let text = self.token(&content).ok_or_else(|| TurnFailure::interrupted(turn_id))?;
@@ -185,7 +193,9 @@ impl ClientEventReader {
                 let answer: TurnAnswer = parse(event)?;
                 // The text of an answer with client calls was already sent with the snapshot of its step.
                 let already_sent = !answer.client_calls.is_empty() && self.sent.is_empty() && self.last_step_text == answer.message.content;
-                let text = if already_sent { "" } else { &answer.message.content };
+                // A refusal is not part of the text.
+                let is_refusal = answer.finish_reason == FinishReason::Refusal;
+                let text = if already_sent || is_refusal { "" } else { &answer.message.content };
                 let text = self.complete_text(text).ok_or_else(|| TurnFailure::interrupted(turn_id))?;
                 Ok(self.text(text).into_iter().chain([ClientEvent::Answered(answer)]).collect())
             }

@@ -7,7 +7,7 @@ use werkruf_runtime::LiveEvent;
 use super::{ClientEvent, ClientEventReader, PendingApproval};
 
 fn event(kind: EventType, data: &Value) -> LiveEvent {
-    LiveEvent { seq: None, kind, turn_id: Uuid::nil(), data: Arc::from(data.to_string()) }
+    LiveEvent { seq: None, kind, turn_id: Uuid::nil(), data: Arc::from(data.to_string()), at: None }
 }
 
 fn token(text: &str) -> LiveEvent {

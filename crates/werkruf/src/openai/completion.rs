@@ -5,11 +5,12 @@
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
-use werkruf_contract::{ClientCall, Texts, Usage};
+use werkruf_contract::{ClientCall, FinishReason, Texts, Usage, Uuid};
 
 use super::chat_request::ResponseOptions;
 use super::client_events::{ClientEvent, PendingApproval, TurnAnswer, TurnFailure};
 use super::error_body;
+use super::tools::custom_input;
 
 /// The fields that all objects of one answer have in common.
 #[derive(Debug, Clone)]
@@ -25,13 +26,38 @@ pub(crate) struct CommonFields {
 }
 
 impl CommonFields {
+    /// The fields of the answer of this turn. `real` is the model that is named where the request names none.
+    pub(crate) fn new(turn_id: Uuid, real: String, options: ResponseOptions, texts: Texts) -> Self {
+        let created = turn_id.get_timestamp().map_or(0, |time| time.to_unix().0);
+        Self {
+            id: format!("chatcmpl-{}", turn_id.simple()),
+            created: i64::try_from(created).unwrap_or_default(),
+            model: options.model.clone().unwrap_or(real),
+            options,
+            texts,
+        }
+    }
+
     /// The finish reason of an answer.
     const fn finish(&self, answer: &TurnAnswer) -> &'static str {
         match answer.client_calls.is_empty() {
             false if self.options.legacy => "function_call",
             false => "tool_calls",
+            true if matches!(answer.finish_reason, FinishReason::Refusal) => FinishReason::Stop.as_str(),
             true => answer.finish_reason.as_str(),
         }
+    }
+
+    /// Whether the client's tool takes a free text.
+    fn is_custom(&self, call: &ClientCall) -> bool {
+        self.options.custom_tools.contains(&call.name)
+    }
+
+    fn call(&self, call: &ClientCall) -> Value {
+        if self.is_custom(call) {
+            return json!({"id": call.id, "type": "custom", "custom": {"name": call.name, "input": custom_input(call)}});
+        }
+        json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}})
     }
 
     /// The text that the user reads while approvals are pending.
@@ -61,21 +87,27 @@ pub(crate) fn completion_object(common: &CommonFields, events: &[ClientEvent]) -
                 ));
             }
             ClientEvent::Answered(answer) => {
-                let no_content = content.is_empty() && !answer.client_calls.is_empty();
-                let mut message =
-                    json!({"role": "assistant", "content": if no_content { Value::Null } else { content.into() }, "refusal": null});
+                let refusal = refusal(answer);
+                let no_content = content.is_empty() && (!answer.client_calls.is_empty() || refusal.is_some());
+                let content = if no_content { Value::Null } else { content.into() };
+                let mut message = json!({"role": "assistant", "content": content, "refusal": refusal});
                 match answer.client_calls.as_slice() {
                     [] => {}
                     [first, ..] if common.options.legacy => {
                         message["function_call"] = json!({"name": first.name, "arguments": first.arguments})
                     }
-                    calls => message["tool_calls"] = calls.iter().map(call).collect(),
+                    calls => message["tool_calls"] = calls.iter().map(|call| common.call(call)).collect(),
                 }
                 return Ok(object(common, &message, common.finish(answer), &answer.usage));
             }
         }
     }
     Ok(object(common, &json!({"role": "assistant", "content": content, "refusal": null}), "stop", &Usage::default()))
+}
+
+/// The text of an answer that is a refusal.
+fn refusal(answer: &TurnAnswer) -> Option<&str> {
+    (answer.finish_reason == FinishReason::Refusal).then_some(answer.message.content.as_str())
 }
 
 pub(crate) fn join_paragraphs(mut before: String, text: &str) -> String {
@@ -100,10 +132,6 @@ fn object(common: &CommonFields, message: &Value, finish: &str, used: &Usage) ->
         "usage": usage(used),
         "system_fingerprint": null,
     })
-}
-
-fn call(call: &ClientCall) -> Value {
-    json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}})
 }
 
 fn usage(used: &Usage) -> Value {
@@ -140,6 +168,9 @@ impl ChunkWriter {
                 self.chunk(out, &json!({"content": text}), None);
             }
             ClientEvent::Answered(answer) => {
+                if let Some(refusal) = refusal(answer) {
+                    self.chunk(out, &json!({"refusal": refusal}), None);
+                }
                 self.calls(out, &answer.client_calls);
                 self.end(out, self.common.finish(answer), &answer.usage);
             }
@@ -162,9 +193,14 @@ impl ChunkWriter {
             return self.chunk(out, &json!({"function_call": {"name": first.name, "arguments": first.arguments}}), None);
         }
         for (index, call) in calls.iter().enumerate() {
-            let named = json!({"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}});
+            let (named, filled) = if self.common.is_custom(call) {
+                let named = json!({"index": index, "id": call.id, "type": "custom", "custom": {"name": call.name, "input": ""}});
+                (named, json!({"index": index, "custom": {"input": custom_input(call)}}))
+            } else {
+                let named = json!({"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}});
+                (named, json!({"index": index, "function": {"arguments": call.arguments}}))
+            };
             self.chunk(out, &json!({"tool_calls": [named]}), None);
-            let filled = json!({"index": index, "function": {"arguments": call.arguments}});
             self.chunk(out, &json!({"tool_calls": [filled]}), None);
         }
     }

@@ -7,7 +7,7 @@ use crate::openai::chat_request::ResponseOptions;
 use crate::openai::client_events::{ClientEvent, PendingApproval, TurnAnswer, TurnFailure};
 
 fn common(include_usage: bool, legacy: bool) -> CommonFields {
-    let options = ResponseOptions { stream: true, include_usage, legacy, model: Some("m".to_owned()) };
+    let options = ResponseOptions { stream: true, include_usage, legacy, model: Some("m".to_owned()), custom_tools: Vec::new() };
     CommonFields { id: "chatcmpl-1".to_owned(), created: 7, model: "m".to_owned(), options, texts: Texts::of("en") }
 }
 

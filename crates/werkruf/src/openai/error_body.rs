@@ -13,7 +13,7 @@ pub(crate) fn body(error: &ApiError) -> Value {
 
 /// The value of the field `error`.
 pub(crate) fn inner(error: &ApiError) -> Value {
-    json!({"message": error.message(), "type": kind(error.status()), "param": null, "code": error.code()})
+    json!({"message": error.message(), "type": kind(error.status()), "param": error.wrong_param(), "code": error.code()})
 }
 
 /// The error of a failed turn.

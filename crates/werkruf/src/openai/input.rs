@@ -57,6 +57,7 @@ impl Input {
             Some(ClientResult {
                 call_id: message.call_id.clone().filter(|_| message.role == Role::Tool)?,
                 content: message.content.clone(),
+                parts: transcript::parts(message).cloned().unwrap_or_default(),
             })
         };
         self.messages[self.new_from..].iter().filter_map(result).collect()

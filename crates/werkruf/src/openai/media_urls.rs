@@ -11,6 +11,18 @@ pub(crate) fn refused(values: &[Value]) -> Option<&str> {
     values.iter().find_map(in_value)
 }
 
+/// Whether a file is only named by its address. Chat Completions has no field for that.
+pub(crate) fn has_file_address(values: &[Value]) -> bool {
+    values.iter().any(|value| match value {
+        Value::Array(items) => has_file_address(items),
+        Value::Object(fields) => {
+            fields.get("file_url").is_some_and(Value::is_string)
+                || fields.values().any(|value| has_file_address(std::slice::from_ref(value)))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    })
+}
+
 fn in_value(value: &Value) -> Option<&str> {
     match value {
         Value::Array(items) => items.iter().find_map(in_value),

@@ -1,4 +1,4 @@
-//! The OpenAI-compatible endpoints under `/v1`: models, Chat Completions and Responses. [`start`] starts a turn for a request of
+//! The OpenAI-compatible endpoints under `/v1`: models, Chat Completions, Responses, Conversations and embeddings. [`start`] starts a turn for a request of
 //! either API; [`client_events`] converts the events of a turn into what such a client receives.
 //!
 //! Invariants: unknown request fields are ignored; calls of the server's own tools are never sent to the client; every error under
@@ -8,16 +8,26 @@ mod chat;
 mod chat_request;
 pub(crate) mod client_events;
 mod completion;
+mod conversation_items;
+mod conversations;
+mod embeddings;
 pub(crate) mod error_body;
+mod failure;
 pub(crate) mod input;
+mod limit_headers;
 pub(crate) mod media_urls;
 pub(crate) mod model;
 mod models;
 pub(crate) mod properties;
+pub(crate) mod request_checks;
 mod responses;
 pub(crate) mod start;
+mod stop_on_leave;
+mod stored_completion;
+mod target;
 pub(crate) mod tools;
 pub(crate) mod transcript;
+mod unsupported;
 
 use std::sync::Arc;
 
@@ -26,5 +36,11 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::api::ApiState;
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().merge(models::routes()).merge(chat::routes()).merge(responses::routes())
+    OpenApiRouter::default()
+        .merge(models::routes())
+        .merge(chat::routes())
+        .merge(stored_completion::routes())
+        .merge(responses::routes())
+        .merge(conversations::routes())
+        .merge(embeddings::routes())
 }

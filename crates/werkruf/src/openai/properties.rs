@@ -31,7 +31,7 @@ pub fn chat_request(input: &[u8]) -> bool {
 pub fn responses_request(input: &[u8]) -> bool {
     let Some(body) = fields(input, &request::FIELDS) else { return false };
     let Ok(request) = Request::read(body) else { return false };
-    let _ = (request.instructions(), request.options(), request.number("temperature"));
+    let _ = (request.echo.instructions_text(), request.options(), request.number("temperature"));
     assert!(request.echo.results.len() <= request.items.len());
     messages(HistoryFormat::Responses, &request.items)
 }

@@ -3,21 +3,27 @@
 //! Invariants: the sequence number of an event depends only on the content of the turn (`encode`), so any process can continue any
 //! stream. A response of another user, one sent with `store: false` and a deleted one are all answered with 404.
 
+mod compaction;
 mod deltas;
+mod echo;
 mod encode;
+mod input_tokens;
 mod object;
+mod previous;
 mod references;
 pub(super) mod request;
 mod retrieve;
 mod stored;
 mod stream;
+mod structured;
+mod summary;
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -26,18 +32,27 @@ use werkruf_llm::history_formats::HistoryFormat;
 
 use self::encode::{Encoder, status_of_error};
 use self::object::{ResponseBase, ResponseStatus};
+use self::previous::Previous;
 use self::request::Request;
 use self::stored::{StoredRequest, StoredResponse};
 use self::stream::ResponseStream;
 use super::client_events::TurnEvents;
 use super::start::{self, StartedTurn, TurnRequest};
-use super::tools;
+use super::{limit_headers, tools, unsupported};
+use crate::api::chat::CONVERSATION_ID;
 use crate::api::context::ContextHeaders;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::{ApiError, ApiState, answer, approvals, body};
 
+/// The code of a request that continues a turn which another request has continued.
+const SUPERSEDED: &str = "turn_running";
+
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Chat.on(routes!(create))).merge(retrieve::routes())
+    OpenApiRouter::default()
+        .routes(Policy::Chat.on(routes!(create)))
+        .merge(compaction::routes())
+        .merge(input_tokens::routes())
+        .merge(retrieve::routes())
 }
 
 /// Creates a response. Unknown fields are ignored.
@@ -48,52 +63,85 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
         (status = 200, body = Object, description = "A response object, or its events as text/event-stream with `stream: true`."),
         (status = "4XX", body = Object), (status = "5XX", body = Object),
     ))]
-async fn create(
-    State(api): State<Arc<ApiState>>,
-    identity: Authenticated,
-    headers: HeaderMap,
+async fn create(State(api): State<Arc<ApiState>>, identity: Authenticated, headers: HeaderMap, body: body::RequestBody) -> Response {
+    let mut response = create_response(&api, &identity, &headers, body).await.unwrap_or_else(IntoResponse::into_response);
+    limit_headers::set(&api, &identity, &mut response);
+    response
+}
+
+async fn create_response(
+    api: &ApiState,
+    identity: &Authenticated,
+    headers: &HeaderMap,
     body: body::RequestBody,
 ) -> Result<Response, ApiError> {
-    let (raw, fields) = start::read_fields(&api, &identity, &headers, body, &request::FIELDS).await?;
+    let (raw, fields) = start::read_fields(api, identity, headers, body, &request::FIELDS).await?;
+    unsupported::check_responses(&fields)?;
     let mut request = Request::read(fields)?;
-    let app = &api.app;
-    let previous = match &request.echo.previous_response_id {
-        Some(id) => Some(previous_conversation(&api, &identity, id).await?),
-        None => None,
-    };
-    let items = references::resolve(app, &identity.0, std::mem::take(&mut request.items)).await?;
+    request.items = references::resolve(&api.app, &identity.0, std::mem::take(&mut request.items)).await?;
     let (stream, background) = (request.stream, request.echo.background);
-    let (turn_request, echo) = turn_request(request, items, previous, raw)?;
-    let started = start::start(&api, &identity, &headers, turn_request).await?;
+    let previous_id = request.echo.previous_response_id.clone();
+    let (turn_request, echo) = turn_request(request, raw)?;
+    let started = match previous_id {
+        // The header decides; a response that does not exist is an error all the same.
+        Some(id) if headers.contains_key(CONVERSATION_ID) => {
+            previous::stored(&api.app, &identity.0, &id).await?;
+            start::start(api, identity, headers, turn_request).await?
+        }
+        Some(id) => start_after(api, identity, headers, turn_request, &id).await?,
+        None => start::start(api, identity, headers, turn_request).await?,
+    };
     let base = ResponseBase { turn_id: started.turn_id, conversation_id: started.conversation_id, echo };
-    respond(&api, identity.0.tenant_id, started, base, stream, background).await
+    respond(api, identity.0.tenant_id, started, base, stream, background).await
 }
 
-/// The conversation of an earlier response. The new turn continues at the current end of that conversation, even if other turns
-/// followed the earlier response.
-async fn previous_conversation(api: &ApiState, identity: &Authenticated, id: &str) -> Result<Uuid, ApiError> {
-    let found = StoredResponse::find(&api.app, &identity.0, id).await?;
-    let unknown =
-        || ApiError::new(StatusCode::NOT_FOUND, "previous_response_not_found", format!("Previous response with id '{id}' not found."));
-    found.map(|stored| stored.base.conversation_id).ok_or_else(unknown)
+/// Starts the turn of a request that continues an earlier response.
+async fn start_after(
+    api: &ApiState,
+    identity: &Authenticated,
+    headers: &HeaderMap,
+    request: TurnRequest,
+    id: &str,
+) -> Result<StartedTurn, ApiError> {
+    let mut apart = false;
+    loop {
+        let previous = Previous::find(&api.app, &identity.0, id, apart).await?;
+        let request = TurnRequest {
+            conversation: Some(previous.conversation_id),
+            after: previous.after,
+            earlier: previous.history.clone(),
+            ..request.clone()
+        };
+        let started = start::start(api, identity, headers, request).await;
+        match &started {
+            // Another request continued the response first.
+            Err(error) if error.code() == SUPERSEDED && !previous.is_copy() => apart = true,
+            Ok(turn) if turn.replayed => {
+                previous.withdraw(&api.app, identity.0.tenant_id).await;
+                return started;
+            }
+            Err(_) => {
+                previous.withdraw(&api.app, identity.0.tenant_id).await;
+                return started;
+            }
+            Ok(_) => return started,
+        }
+    }
 }
 
-fn turn_request(
-    request: Request,
-    items: Vec<Value>,
-    previous: Option<Uuid>,
-    raw: body::RawBody,
-) -> Result<(TurnRequest, object::RequestEcho), ApiError> {
-    let (instructions, options) = (request.instructions(), request.options());
+fn turn_request(request: Request, raw: body::RawBody) -> Result<(TurnRequest, echo::RequestEcho), ApiError> {
+    let (instructions, options) = (request.echo.instructions_text(), request.options());
     let (temperature, max_output_tokens) = (request.number("temperature"), request.number("max_output_tokens"));
-    let Request { echo, conversation, body, .. } = request;
+    let Request { items, echo, conversation, body, stream, .. } = request;
     let stored_request = StoredRequest { responses: echo, deleted: false };
     let echo_value = serde_json::to_value(&stored_request).map_err(|_| ApiError::internal())?;
     let turn_request = TurnRequest {
         format: HistoryFormat::Responses,
         values: items,
         instructions,
-        conversation: previous.or(conversation),
+        conversation,
+        after: None,
+        earlier: Vec::new(),
         model: Some(stored_request.responses.model.clone()).filter(|model| !model.is_empty()),
         tools: tools::tools(body.get("tools")),
         tool_choice: tools::choice(body.get("tool_choice")),
@@ -103,6 +151,8 @@ fn turn_request(
             .filter(|max_output_tokens| (1.0..=f64::from(u32::MAX)).contains(max_output_tokens))
             .map(|max_output_tokens| max_output_tokens as u32),
         options,
+        allowed_tools: tools::allowed(body.get("tool_choice")),
+        stops_on_leave: stream && !stored_request.responses.background,
         echo: echo_value,
         raw,
     };
@@ -123,7 +173,8 @@ async fn respond(
         ResponseStream::resumed(&api.app, StoredResponse::load_turn(&api.app, tenant_id, base).await?, None).ending_at_approval().respond()
     } else if stream {
         let ids = (started.conversation_id, started.turn_id);
-        ResponseStream::live(&api.app, tenant_id, ids, Encoder::new(base, None), events).respond()
+        let encoder = Encoder::live(base, started.last_step_only);
+        ResponseStream::live(&api.app, tenant_id, ids, encoder, events).stopping(std::mem::take(&mut started.stop)).respond()
     } else if background && !started.replayed {
         drop(events);
         Json(base.object(&object::ResponseState::with_status(ResponseStatus::Queued))).into_response()

@@ -10,24 +10,29 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use werkruf_contract::{Texts, ToolContext, Uuid};
 use werkruf_llm::history_formats::HistoryFormat;
-use werkruf_runtime::{AcceptedTurn, Caller, ClientChoice, ClientRequest, ClientTool, InboundMessage, LiveEvent, Refusal, complete_event};
-use werkruf_store::{ResumePoint, TurnRow};
+use werkruf_runtime::{
+    AcceptedTurn, AnswerFormat, Caller, ClientChoice, ClientRequest, ClientTool, InboundMessage, LiveEvent, Refusal, Subscription,
+    complete_event,
+};
+use werkruf_store::TurnRow;
 
 use super::client_events::TurnEvents;
 use super::input::{Input, UserMessage};
-use super::media_urls;
 use super::model::{self, CHANNEL};
+use super::stop_on_leave::StopOnLeave;
+use super::target::{Target, find_target};
 use super::transcript::TranscriptDigest;
+use super::unsupported::refused;
+use super::{media_urls, request_checks};
 use crate::api::chat::{CONVERSATION_ID, set_conversation_header};
 use crate::api::error::ApiError;
 use crate::api::policy::Authenticated;
 use crate::api::{ApiState, body, context, lookup, replay};
+use crate::config::{ModelApi, ModelConfig, OnDisconnect};
 
 /// Response header: the model that produced the answer.
 pub(crate) const MODEL_HEADER: HeaderName = HeaderName::from_static("x-werkruf-model");
 const SERVER_TOOLS: &str = "x-werkruf-tools";
-/// The most tools in a request, and the most calls in a message.
-const MAX_LIST_ITEMS: usize = 1024;
 /// Larger than for the native API, because bodies contain pictures.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
 
@@ -67,6 +72,10 @@ pub(crate) struct TurnRequest {
     pub(crate) instructions: Option<String>,
     /// The conversation that the body names. [`start`] reads the header `X-Conversation-Id`, which takes precedence.
     pub(crate) conversation: Option<Uuid>,
+    /// The newest turn of that conversation, where the request must follow it.
+    pub(crate) after: Option<Uuid>,
+    /// A history before the first message of that conversation.
+    pub(crate) earlier: Vec<Value>,
     pub(crate) model: Option<String>,
     pub(crate) tools: Vec<ClientTool>,
     pub(crate) tool_choice: ClientChoice,
@@ -75,6 +84,10 @@ pub(crate) struct TurnRequest {
     pub(crate) max_output_tokens: Option<u32>,
     /// Other model options, under their Chat Completions names.
     pub(crate) options: Map<String, Value>,
+    /// The tools that the model may call: the client's, or the server's where the client has none. `None` for all of them.
+    pub(crate) allowed_tools: Option<Vec<String>>,
+    /// Whether a client that leaves before the end of the answer stops the turn.
+    pub(crate) stops_on_leave: bool,
     /// Stored with the turn, for later requests about it.
     pub(crate) echo: Value,
     /// The body, whose digest is compared when an idempotency key is used again.
@@ -89,12 +102,16 @@ pub(crate) struct StartedTurn {
     pub(crate) events: TurnEvents,
     /// The model that produces the answer.
     pub(crate) model: String,
-    /// Texts in the language of the user.
+    /// Texts in the language of the message, else of the user.
     pub(crate) texts: Texts,
     /// Whether this is an earlier turn whose answer is sent again.
     pub(crate) replayed: bool,
     /// The digest of the client's transcript, this request included.
     pub(crate) digest: TranscriptDigest,
+    /// Whether only the text of the last step is the answer, and which step is the last is known at the end.
+    pub(crate) last_step_only: bool,
+    /// Stops the turn when the client leaves.
+    pub(crate) stop: StopOnLeave,
 }
 
 impl StartedTurn {
@@ -110,6 +127,39 @@ impl StartedTurn {
     }
 }
 
+/// The message that a request would start a turn with.
+pub(crate) async fn preview(
+    api: &ApiState,
+    Authenticated(identity): &Authenticated,
+    headers: &HeaderMap,
+    mut request: TurnRequest,
+) -> Result<InboundMessage, ApiError> {
+    let caller = identity.caller()?;
+    let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
+    let input = read_input(api, &mut request)?;
+    let named = conversation_header(headers)?.or(request.conversation);
+    if let Some(id) = named {
+        let stored = api.app.records().conversation(identity.tenant_id, id).await?;
+        stored.filter(|row| row.user_id == caller.principal.user_id).ok_or_else(|| ApiError::not_found("conversation"))?;
+    }
+    let assistant = model::chosen(&api.app.runtime.setup(), &caller.principal, request.model.as_deref()).map(|found| found.name.clone());
+    let target = named.map_or(Target::New, Target::Named);
+    Ok(inbound_message(headers, &context, caller, assistant, target, &input, request)?.0)
+}
+
+/// Checks and parses the messages of a request, and takes them out of it: they may be large.
+fn read_input(api: &ApiState, request: &mut TurnRequest) -> Result<Input, ApiError> {
+    request_checks::check(request)?;
+    let over_chat = matches!(&api.app.config.model, ModelConfig::Server(server) if server.api == ModelApi::Chat);
+    if over_chat && media_urls::has_file_address(&request.values) {
+        return Err(refused("file_url", "The model server takes no addresses of files; send the file as file_data."));
+    }
+    let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
+    let values = std::mem::take(&mut request.values);
+    Input::read(request.format, &values, &mut new_call_id)
+        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))
+}
+
 /// Starts the turn.
 pub(crate) async fn start(
     api: &ApiState,
@@ -119,15 +169,8 @@ pub(crate) async fn start(
 ) -> Result<StartedTurn, ApiError> {
     let caller = identity.caller()?;
     let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
-    check_list_lengths(&request)?;
-    if let Some(address) = media_urls::refused(&request.values) {
-        return Err(refused_address(address));
-    }
-    let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
-    let input = Input::read(request.format, &request.values, &mut new_call_id)
-        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
-    // The input has all of them. They may be large.
-    request.values = Vec::new();
+    let input = read_input(api, &mut request)?;
+    let last_step_only = last_step_only(headers, &request);
     let named = conversation_header(headers)?.or(request.conversation);
     // A request without messages that names a conversation asks the assistant to continue it.
     if input.is_empty() && named.is_none() {
@@ -137,26 +180,27 @@ pub(crate) async fn start(
     let setup = api.app.runtime.setup();
     let assistant = model::chosen(&setup, &caller.principal, request.model.as_deref());
     let model = model::model_name(assistant, &api.app.config.model);
-    let texts = Texts::of(&caller.principal.locale);
+    let written = || caller.principal.locale_of_text(&input.new_user_message().text);
+    let texts = Texts::of(context.locale.clone().or_else(written).as_ref().unwrap_or(&caller.principal.locale));
     let assistant = assistant.map(|assistant| assistant.name.clone());
     if let Target::AlreadyRun(turn_id) = target {
         let turn = replay::first_turn(api, identity.tenant_id, turn_id, true).await?;
-        let (conversation_id, digest) = (lookup::stream_of(&turn), input.digest(TranscriptDigest::default()));
-        let events = TurnEvents::Stored(stored_events(api, &turn).await?.into());
-        return Ok(StartedTurn { tenant_id: identity.tenant_id, conversation_id, turn_id, events, model, texts, replayed: true, digest });
+        let digest = input.digest(TranscriptDigest::default());
+        return replayed(api, &turn, model, texts, digest, last_step_only).await;
     }
+    // A request with an idempotency key may be sent again for the same answer.
+    let stops_on_leave =
+        request.stops_on_leave && api.app.config.on_disconnect == OnDisconnect::Cancel && !body::has_idempotency_key(headers);
     let is_named = matches!(target, Target::Named(_));
     let (message, digest) = inbound_message(headers, &context, caller.clone(), assistant.clone(), target, &input, request.clone())?;
-    let runtime = api.app.runtime.clone();
-    let mut accepted = api.run_detached(async move { runtime.chat(message).await }).await?;
+    let mut accepted = accept(api, message, stops_on_leave).await?;
     if !is_named && matches!(accepted, Err(Refusal::Superseded)) {
         // Another request continued the conversation from the same message first: this request gets a conversation of its own.
         let (message, _) = inbound_message(headers, &context, caller, assistant, Target::New, &input, request)?;
-        let runtime = api.app.runtime.clone();
-        accepted = api.run_detached(async move { runtime.chat(message).await }).await?;
+        accepted = accept(api, message, stops_on_leave).await?;
     }
     match accepted {
-        Ok(AcceptedTurn { conversation_id, turn_id, events, .. }) => Ok(StartedTurn {
+        Ok((conversation_id, turn_id, events, stop)) => Ok(StartedTurn {
             tenant_id: identity.tenant_id,
             conversation_id,
             turn_id,
@@ -165,15 +209,57 @@ pub(crate) async fn start(
             texts,
             replayed: false,
             digest,
+            last_step_only,
+            stop,
         }),
         Err(Refusal::Duplicate { turn_id, same_body }) => {
             let turn = replay::first_turn(api, identity.tenant_id, turn_id, same_body).await?;
-            let conversation_id = lookup::stream_of(&turn);
-            let events = TurnEvents::Stored(stored_events(api, &turn).await?.into());
-            Ok(StartedTurn { tenant_id: identity.tenant_id, conversation_id, turn_id, events, model, texts, replayed: true, digest })
+            replayed(api, &turn, model, texts, digest, last_step_only).await
         }
         Err(refusal) => Err(refusal.into()),
     }
+}
+
+/// An earlier turn whose answer is sent again.
+async fn replayed(
+    api: &ApiState,
+    turn: &TurnRow,
+    model: String,
+    texts: Texts,
+    digest: TranscriptDigest,
+    last_step_only: bool,
+) -> Result<StartedTurn, ApiError> {
+    Ok(StartedTurn {
+        tenant_id: turn.tenant_id,
+        conversation_id: lookup::stream_of(turn),
+        turn_id: turn.id,
+        events: TurnEvents::Stored(stored_events(api, turn).await?.into()),
+        model,
+        texts,
+        replayed: true,
+        digest,
+        last_step_only,
+        stop: StopOnLeave::default(),
+    })
+}
+
+type Accepted = (Uuid, Uuid, Subscription, StopOnLeave);
+
+/// Gives the message to the runtime. A client that leaves meanwhile also stops its turn.
+async fn accept(api: &ApiState, message: InboundMessage, stops_on_leave: bool) -> Result<Result<Accepted, Refusal>, ApiError> {
+    let runtime = api.app.runtime.clone();
+    let accepting = async move {
+        let AcceptedTurn { conversation_id, turn_id, events, leave, .. } = runtime.chat(message).await?;
+        let stop = if stops_on_leave { StopOnLeave::new(leave) } else { StopOnLeave::default() };
+        Ok((conversation_id, turn_id, events, stop))
+    };
+    api.run_detached(accepting).await
+}
+
+/// Whether the client gets only the text of the last step, and steps may follow. Without tools of the server the first step is the last.
+fn last_step_only(headers: &HeaderMap, request: &TurnRequest) -> bool {
+    let has_one_step = request.tool_choice == ClientChoice::None || server_tools(headers).is_some_and(|names| names.is_empty());
+    AnswerFormat::is_json(&request.options) && !has_one_step
 }
 
 /// The conversation that the header `X-Conversation-Id` names.
@@ -181,66 +267,6 @@ fn conversation_header(headers: &HeaderMap) -> Result<Option<Uuid>, ApiError> {
     let Some(value) = headers.get(CONVERSATION_ID) else { return Ok(None) };
     let id = value.to_str().ok().and_then(|text| Uuid::parse_str(text.trim()).ok());
     id.map(Some).ok_or_else(|| ApiError::not_found("conversation"))
-}
-
-/// The conversation or turn that a request belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
-    /// The client named this conversation.
-    Named(Uuid),
-    /// The client resends the transcript or sends a tool result. Its transcript ends with this turn.
-    Resumed(ResumePoint),
-    /// The same tool results were sent before and started this turn.
-    AlreadyRun(Uuid),
-    New,
-}
-
-async fn find_target(api: &ApiState, caller: &Caller, named: Option<Uuid>, input: &Input) -> Result<Target, ApiError> {
-    if let Some(id) = named {
-        return Ok(Target::Named(id));
-    }
-    let (clients, tenant_id, user_id) = (api.app.clients(), caller.principal.tenant_id, &caller.principal.user_id);
-    let call_ids: Vec<String> = input.results().into_iter().map(|result| result.call_id).collect();
-    let has_new_input = !input.new_user_message().text.is_empty() || !input.new_user_message().parts.is_empty() || !call_ids.is_empty();
-    // The transcript digest identifies a conversation better than call ids do: some model servers reuse ids such as call_0.
-    if has_new_input
-        && let Some(digest) = input.digest_up_to_last_answer()
-        && let Some(found) = clients.conversation_by_digest(tenant_id, user_id.clone(), digest).await?
-    {
-        return Ok(Target::Resumed(found));
-    }
-    if call_ids.is_empty() {
-        return Ok(Target::New);
-    }
-    if let Some(found) = clients.conversation_awaiting(tenant_id, user_id.clone(), call_ids).await? {
-        return Ok(Target::Resumed(found));
-    }
-    // These results may have been processed before: a client that lost the answer sends its request again.
-    let earlier = clients.turn_by_request_digest(tenant_id, user_id.clone(), input.digest(TranscriptDigest::default())).await?;
-    Ok(earlier.map_or(Target::New, |turn| Target::AlreadyRun(turn.turn_id)))
-}
-
-/// The error for the address of a picture or file that the model may not get.
-pub(crate) fn refused_address(address: &str) -> ApiError {
-    let start: String = address.chars().take(80).collect();
-    ApiError::invalid(format!("The address \"{start}\" is not passed to the model; pictures and files need https: or data:."))
-}
-
-/// Bounds the lists in a request. The body limit is large because of pictures, so it does not bound them.
-fn check_list_lengths(request: &TurnRequest) -> Result<(), ApiError> {
-    let too_many = |what: &str| Err(ApiError::invalid(format!("There are more than {MAX_LIST_ITEMS} {what}; send fewer.")));
-    if request.tools.len() > MAX_LIST_ITEMS {
-        return too_many("tools");
-    }
-    let mut run = 0;
-    for value in &request.values {
-        let calls = value["tool_calls"].as_array().map_or(0, Vec::len);
-        run = if matches!(value["type"].as_str(), Some("function_call" | "custom_tool_call")) { run + 1 } else { 0 };
-        if calls.max(run) > MAX_LIST_ITEMS {
-            return too_many("calls in one message");
-        }
-    }
-    Ok(())
 }
 
 fn inbound_message(
@@ -254,7 +280,8 @@ fn inbound_message(
 ) -> Result<(InboundMessage, TranscriptDigest), ApiError> {
     let after = match target {
         Target::Resumed(found) => Some(found.turn_id),
-        Target::Named(_) | Target::AlreadyRun(_) | Target::New => None,
+        Target::Named(_) => request.after,
+        Target::AlreadyRun(_) | Target::New => None,
     };
     let (conversation_id, start_digest) = match target {
         // A client that sends only new messages is at the current end of the conversation, so its digest does not start empty.
@@ -264,7 +291,7 @@ fn inbound_message(
         Target::AlreadyRun(_) | Target::New => (None, String::new()),
     };
     let (history, UserMessage { text, parts }, results) = if conversation_id.is_some() {
-        (Vec::new(), input.new_user_message(), input.results())
+        (request.earlier.clone(), input.new_user_message(), input.results())
     } else {
         // A new conversation waits for no results: those in the request belong to its history.
         let (history, message) = input.split_history();
@@ -294,7 +321,16 @@ fn inbound_message(
     Ok((inbound, digest))
 }
 
-fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, digest: String, request: TurnRequest) -> ClientRequest {
+fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, digest: String, mut request: TurnRequest) -> ClientRequest {
+    let mut server_tools = server_tools(headers);
+    match request.allowed_tools.take() {
+        Some(allowed) if request.tools.is_empty() => {
+            let names = server_tools.map(|names| names.into_iter().filter(|name| allowed.contains(name)).collect());
+            server_tools = Some(names.unwrap_or(allowed));
+        }
+        Some(allowed) => request.tools.retain(|tool| allowed.contains(&tool.name)),
+        None => {}
+    }
     let outside = request.instructions.filter(|text| !text.trim().is_empty());
     let instructions: Vec<String> = outside.into_iter().chain(input.instructions.iter().cloned()).collect();
     ClientRequest {
@@ -306,7 +342,7 @@ fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, diges
         temperature: request.temperature,
         max_output_tokens: request.max_output_tokens,
         options: request.options,
-        server_tools: server_tools(headers),
+        server_tools,
         transcript_digest: digest,
         endpoint: request.echo,
     }
@@ -327,7 +363,8 @@ pub(crate) async fn stored_events(api: &ApiState, turn: &TurnRow) -> Result<Vec<
     let mut events = Vec::new();
     for row in lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await? {
         let data = complete_event(records, turn.tenant_id, stream_id, &row).await?;
-        events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data) });
+        let at = Some(row.created_at);
+        events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data), at });
     }
     Ok(events)
 }

@@ -204,8 +204,8 @@ async fn the_overview_of_a_day_comes_once_after_midnight() {
     let server = open_in_folder(&text, &at(&midnight), copy(&server).await).await;
     let event = events(&receiver, "daily_overview", 1).await.remove(0);
     let budgets = json!([{"budget_id": budget, "scope": "tenant", "subject": null, "unit": "tokens", "limit": 1_000_000, "used": 1010}]);
-    let expected = json!({"id": event["id"], "type": "daily_overview", "at": event["at"], "tenant_id": DEMO, "scope": "tenant", "subject": null,
-        "period": "day", "period_start": "2026-05-10", "calls": 2, "tokens_total": 1010, "cost_nano_usd": 2_662_500, "unpriced_calls": 0,
+    let expected = json!({"id": event["id"], "type": "daily_overview", "at": event["at"], "tenant_id": DEMO, "budget_id": null, "scope": "tenant",
+        "subject": null, "threshold": null, "limit": null, "period": "day", "period_start": "2026-05-10", "calls": 2, "tokens_total": 1010, "cost_nano_usd": 2_662_500, "unpriced_calls": 0,
         "estimated_calls": 0, "used": 2_662_500, "unit": "nano_usd", "budgets": budgets,
         "message": "On 2026-05-10 2 requests used 1010 tokens for 0.00 USD."});
     assert_eq!(event, expected);

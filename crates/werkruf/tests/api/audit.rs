@@ -53,6 +53,15 @@ async fn administrative_acts_are_listed_with_their_actor() {
 
     let page = body(server.operator(Method::GET, "/api/audit?limit=2&after=1").send().await.unwrap()).await;
     assert_eq!((page["audit"].as_array().unwrap().as_slice(), &page["next_after"]), (&all[1..3], &json!(3)));
+    let (mut newest_first, mut path) = (Vec::new(), "/api/audit?limit=4&order=desc".to_owned());
+    loop {
+        let page = body(server.operator(Method::GET, &path).send().await.unwrap()).await;
+        newest_first.extend(page["audit"].as_array().unwrap().clone());
+        let Some(after) = page["next_after"].as_i64() else { break };
+        path = format!("/api/audit?limit=4&order=desc&after={after}");
+    }
+    newest_first.reverse();
+    assert_eq!(newest_first, all);
 }
 
 #[tokio::test]

@@ -283,6 +283,37 @@ async fn money_is_counted_at_list_price_and_an_unpriced_model_is_refused() {
     assert_eq!((stored(&unpriced).await, unpriced.model.requests().len()), ((0, 0), 0));
 }
 
+/// Gateways name models in their own way.
+#[tokio::test]
+async fn an_answer_of_a_model_without_a_price_costs_what_was_asked_for() {
+    let server = TestServer::open_in("", &[("OPENAI_MODEL", "gpt-5"), ("OPENAI_MAX_OUTPUT_TOKENS", "1000")]).await;
+    budget(&server, json!({"scope": "tenant", "period": "day", "unit": "nano_usd", "limit": 100_000_000})).await;
+    let usage = json!({"prompt_tokens": 750, "completion_tokens": 150, "total_tokens": 900});
+    let answer = json!({"id": "c1", "object": "chat.completion", "model": "gateway/gpt-5@eu", "usage": usage,
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Hi."}}]});
+    server.model.script(vec![Reply::bytes("application/json", answer.to_string())]);
+    assert_eq!((said(&server, 3).await, counted(&server).await), (fine(), (2_437_500, 0)));
+    let rows = body(server.operator(Method::GET, "/api/usage/requests").send().await.unwrap()).await["requests"].take();
+    assert_eq!((&rows[0]["model"], &rows[0]["cost_nano_usd"]), (&json!("gateway/gpt-5@eu"), &json!(2_437_500)));
+}
+
+/// What a crash would leave: the request has its row while it is in progress.
+#[tokio::test]
+async fn a_request_for_vectors_counts_before_it_leaves() {
+    let server = TestServer::open_in("", &[("OPENAI_EMBEDDING_MODEL", "text-embedding-3-small")]).await;
+    budget(&server, calls_of("tenant", Value::Null, 1)).await;
+    let gate = Gate::before_head();
+    let vectors = json!({"data": [{"index": 0, "embedding": [0.5, 0.5]}], "usage": {"prompt_tokens": 7, "total_tokens": 7}});
+    server.model.script(vec![Reply::bytes("application/json", vectors.to_string()).gate(gate.clone())]);
+    let search = || server.as_user(3, Method::POST, "/api/knowledge/search").json(&json!({"query": "tea time"})).send();
+    let (found, ()) = tokio::join!(search(), async {
+        gate.reached().await;
+        assert_eq!((counted(&server).await, stored(&server).await.1), ((1, 0), 1));
+        gate.open();
+    });
+    assert_eq!((found.unwrap().status().as_u16(), counted(&server).await, stored(&server).await.1), (200, (1, 0), 1));
+}
+
 #[tokio::test]
 async fn every_request_counts_and_a_turn_ends_where_the_budget_does() {
     let server = TestServer::open().await;
@@ -431,7 +462,7 @@ async fn the_configuration_names_budgets_and_alone_changes_them() {
 }
 
 #[tokio::test]
-async fn a_whatsapp_message_over_budget_is_stored_and_its_sender_told_once() {
+async fn a_whatsapp_message_over_budget_is_stored_and_its_sender_told() {
     let graph = Graph::start().await;
     let server = graph.serve(&number(NUMBER, "demo", ""), &[]).await;
     put_users(&server, "demo", &[(11, Some("+49 170 1"), None, 1), (12, Some("+49 170 2"), None, 1)]).await;
@@ -440,12 +471,14 @@ async fn a_whatsapp_message_over_budget_is_stored_and_its_sender_told_once() {
     deliver(&server, &[text(&server, "w1", "491701", "How are you today?")]).await;
     let told = graph.answers("491701", 1).await.remove(0);
     assert!(told.contains("budget") && told.contains("UTC"), "{told}");
-    deliver(&server, &[text(&server, "w2", "491701", "And now?"), text(&server, "w3", "491702", "Hello from me")]).await;
+    let again = text(&server, "w2", "491701", "And now?");
+    deliver(&server, &[again.clone(), text(&server, "w3", "491702", "Hello from me"), again]).await;
     let other = graph.answers("491702", 1).await.remove(0);
     assert!(other.contains("budget"), "each person is told: {other}");
+    assert!(graph.answers("491701", 2).await[1].contains("budget"), "each message is answered, a copy is not");
     deliver(&server, &[text(&server, "w4", "491701", "who am i")]).await;
-    let answers = graph.answers("491701", 2).await;
-    assert!(answers[1].contains("U11"), "once per period, and a keyword needs no model: {answers:?}");
+    let answers = graph.answers("491701", 3).await;
+    assert!(answers[2].contains("U11"), "a keyword needs no model: {answers:?}");
     assert_eq!(server.model.requests().len(), 1);
     let list = body(server.as_user(11, Method::GET, "/api/conversations").send().await.unwrap()).await;
     let conversation = list["conversations"][0]["id"].as_str().unwrap().to_owned();
@@ -459,5 +492,5 @@ async fn a_whatsapp_message_over_budget_is_stored_and_its_sender_told_once() {
         .map(|event| event["data"]["code"].as_str().unwrap())
         .collect();
     assert_eq!(codes, ["budget_exceeded", "budget_exceeded"]);
-    rows(&server, |rows| rows.len() == 3).await;
+    rows(&server, |rows| rows.len() == 4).await;
 }

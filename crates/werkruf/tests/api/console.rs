@@ -28,9 +28,9 @@ async fn sign_in(server: &TestServer, key: &str) -> String {
 
 /// A request as a page of this server sends it.
 fn own(server: &TestServer, cookie: &str, method: Method, path: &str) -> RequestBuilder {
-    let request =
-        server.bare(method.clone(), path).header("cookie", format!("theme=dark; {cookie}")).header("sec-fetch-site", "same-origin");
-    if method == Method::GET { request } else { request.header("origin", origin(server)) }
+    let reads = method == Method::GET;
+    let request = server.bare(method, path).header("cookie", format!("theme=dark; {cookie}")).header("sec-fetch-site", "same-origin");
+    if reads { request } else { request.header("origin", origin(server)) }
 }
 
 async fn status(request: RequestBuilder) -> u16 {

@@ -134,7 +134,7 @@ async fn errors_are_codes_and_names_that_a_model_invents_are_not_shown() {
     assert!(spans.iter().filter(|span| span.name != "chat fake-1").all(|span| span.failed), "{spans:?}");
     let errors =
         ["execute_tool unknown", "execute_tool test_echo", "invoke_agent"].map(|name| &named(&spans, name).attributes["error.type"]);
-    assert_eq!(errors, [&json!("unknown_tool"), &json!("invalid_arguments"), &json!("model_unavailable")]);
+    assert_eq!(errors, [&json!("unknown_tool"), &json!("invalid_arguments"), &json!("model_refused")]);
     assert!(!collector.has_received("hunter2"));
 }
 

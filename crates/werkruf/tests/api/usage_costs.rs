@@ -60,6 +60,23 @@ async fn searches_of_the_provider_are_in_the_cost_of_their_request() {
     assert_eq!((rows.len(), &answer["usage"]["cost_usd"]), (2, &json!(total as f64 / 1e9)));
 }
 
+/// The model reads the schemas of tools, so a request whose usage never came counts them too: by their length, or as a budget counted them.
+#[tokio::test]
+async fn an_estimate_counts_everything_that_was_sent() {
+    let server = TestServer::open_in("", &[GPT]).await;
+    let silent = || Reply::text("Hot.").cut_before_finish();
+    server.model.script(vec![silent(), Reply::text("Hot."), silent(), Reply::text("Hot.")]);
+    assert_eq!(server.chat(3, json!({"message": "tea"})).await.status(), 200);
+    let request = server.as_user(3, Method::POST, "/api/chat").header("accept", "application/json").header("x-budget-tokens", "1000000");
+    assert_eq!(request.json(&json!({"message": "tea"})).send().await.unwrap().status(), 200);
+    let rows = requests(&server, ["tokens_prompt", "tokens_completion", "estimated"]).await;
+    let sent = server.model.requests()[0].body.to_string().len();
+    let tokens = |row: usize| usize::try_from(rows[row][0].as_i64().unwrap()).unwrap();
+    assert_eq!(([&rows[0][2], &rows[1][2], &rows[2][2]], &rows[0][1]), ([&json!(true), &json!(false), &json!(true)], &json!(1)));
+    assert!(tokens(0).abs_diff(sent.div_ceil(4)) < 20, "{} for {sent} bytes", tokens(0));
+    assert!((sent / 6..sent / 2).contains(&tokens(2)) && tokens(2) != tokens(0), "counted: {} for {sent} bytes", tokens(2));
+}
+
 #[tokio::test]
 async fn a_search_without_a_known_fee_has_no_cost() {
     let folder = tempfile::tempdir().unwrap();

@@ -82,12 +82,13 @@ async fn options_instructions_and_history_reach_the_model() {
     let server = TestServer::open().await;
     let picture = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});
     let request = json!({
-        "model": "m", "temperature": 0.25, "max_completion_tokens": 99, "top_p": 0.5, "response_format": {"type": "json_object"}, "n": 2,
+        "model": "m", "temperature": 0.25, "max_completion_tokens": 99, "top_p": 0.5, "response_format": {"type": "json_object"}, "n": 1,
         "messages": [
             {"role": "developer", "content": "Speak like a pirate."}, user("One"), {"role": "assistant", "content": "Two"},
             {"role": "user", "content": [{"type": "text", "text": "Three"}, picture.clone()]},
         ],
     });
+    server.model.script(vec![Reply::text("{}")]);
     answer(&server, request).await;
     let model_request = server.model.requests().pop().unwrap();
     assert_eq!(

@@ -93,7 +93,7 @@ async fn over_the_limit_of_turns_no_message_is_read() {
 async fn a_failed_turn_is_an_http_error_if_nothing_was_sent_yet() {
     let server = TestServer::open().await;
     for stream in [false, true] {
-        server.model.script(vec![Reply::status(400)]);
+        server.model.script(vec![Reply::status(501), Reply::status(501), Reply::status(501)]);
         let response = completion(&server).json(&json!({"messages": [user("hi")], "stream": stream})).send().await.unwrap();
         let (status, kind, _) = refused(response).await;
         assert_eq!((status, kind.as_str()), (502, "server_error"), "stream: {stream}");

@@ -121,9 +121,9 @@ async fn a_failed_turn_exits_1() {
     model.script(vec![Reply::status(400), Reply::status(400), Reply::status(400), Reply::text("Better.")]);
     let folder = folder_with_model(&model);
     let failed = run(&folder, &["chat", "x"]).exits(1);
-    assert!(failed.stderr.contains("error: model_unavailable: "), "{failed:?}");
+    assert!(failed.stderr.contains("error: model_refused: "), "{failed:?}");
     let json = run(&folder, &["chat", "x", "--json"]).exits(1);
-    assert_eq!((events(&json).last().unwrap()["event"].as_str(), &json.error()["code"]), (Some("error"), &json!("model_unavailable")));
+    assert_eq!((events(&json).last().unwrap()["event"].as_str(), &json.error()["code"]), (Some("error"), &json!("model_refused")));
     let piped = block_in_place(|| folder.run_with_input(&["chat"], "one\ntwo\n")).exits(1);
     assert!(piped.stdout.starts_with("Better.\n"), "the dialogue continued: {piped:?}");
     assert_eq!(run(&folder, &["chat", "x", "--assistant", "nobody", "--json"]).exits(1).error()["code"], "invalid_request");

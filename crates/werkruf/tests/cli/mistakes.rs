@@ -277,7 +277,7 @@ async fn the_model_and_the_documents() {
                 24,
                 with_model(&refusing).run(&["chat", "hello"]),
                 1,
-                "error: model_unavailable: The language model does not accept this server's key. (127.0.0.1 answered 401 (check the API key): Incorrect API key)",
+                "error: model_credentials: The language model does not accept this server's key. (127.0.0.1 answered 401 (check the API key): Incorrect API key)",
             ),
             mistake(
                 25,

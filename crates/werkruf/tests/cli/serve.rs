@@ -43,6 +43,8 @@ fn the_first_start_prints_a_key_once() {
     assert!(server.output.contains("Model: offline"), "{}", server.output);
     assert!(server.output.contains("Database: data/werkruf.db"), "{}", server.output);
     assert!(server.output.contains("Approvals: four_eyes is off"), "{}", server.output);
+    let link = format!("Console: {}/console/signin?token=", server.address());
+    assert!(server.output.lines().nth(1).unwrap().starts_with(&link), "{}", server.output);
     let key = server.key();
     assert!(key.starts_with("wk_"));
     assert_eq!((list_tools(&server, &key), list_tools(&server, "wk_wrong")), (200, 401));

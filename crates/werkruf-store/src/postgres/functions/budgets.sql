@@ -32,12 +32,14 @@ CREATE OR REPLACE FUNCTION budget_subject(b budgets, the_user text, the_key uuid
 $$;
 
 -- What usage rows of a period have used that the counters of a budget do not have. One statement, so that rows and counters are of one moment.
+-- Calls of tools with a price are no model requests.
 CREATE OR REPLACE FUNCTION uncounted(b budgets, the_start date) RETURNS TABLE (of_subject text, used bigint) LANGUAGE sql STABLE AS $$
   SELECT sums.subject, sums.used - coalesce(p.used, 0) FROM (
     SELECT budget_subject(b, user_id, key_id, assistant) AS subject, sum(budget_amount(b.unit, tokens_total, cost_nano_usd))::bigint AS used
     FROM api_usage WHERE tenant_id = b.tenant_id AND created_at >= (the_start - 1)::timestamp AT TIME ZONE 'UTC'
       AND created_at < (budget_end(b.period, the_start) + 2)::timestamp AT TIME ZONE 'UTC'
       AND coalesce(counted_on, utc_date(created_at)) >= the_start AND coalesce(counted_on, utc_date(created_at)) < budget_end(b.period, the_start)
+      AND operation <> 'tool'
     GROUP BY 1) AS sums
   LEFT JOIN budget_periods AS p ON p.tenant_id = b.tenant_id AND p.budget_id = b.id AND p.subject = sums.subject AND p.period_start = the_start
   WHERE sums.subject IS NOT NULL AND sums.used > coalesce(p.used, 0)
@@ -49,7 +51,9 @@ CREATE OR REPLACE FUNCTION lock_counter(b budgets, the_subject text, the_start d
 BEGIN
   PERFORM 1 FROM budget_periods WHERE tenant_id = b.tenant_id AND budget_id = b.id AND subject = the_subject AND period_start = the_start FOR UPDATE;
   IF FOUND OR budget_end(b.period, the_start) <= utc_date(b.created_at) THEN RETURN; END IF;
-  INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved) VALUES (b.tenant_id, b.id, the_subject, the_start, 0, 0)
+  -- The wait for the lock may have ended with the deletion of the budget; then there is nothing to lock.
+  INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved)
+  SELECT tenant_id, id, the_subject, the_start, 0, 0 FROM budgets WHERE tenant_id = b.tenant_id AND id = b.id FOR KEY SHARE
   ON CONFLICT (tenant_id, budget_id, subject, period_start) DO NOTHING;
   PERFORM 1 FROM budget_periods WHERE tenant_id = b.tenant_id AND budget_id = b.id AND subject = the_subject AND period_start = the_start FOR UPDATE;
 END

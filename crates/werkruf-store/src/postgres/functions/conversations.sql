@@ -46,3 +46,61 @@ BEGIN
   RETURN coalesce(leader, the_call);
 END
 $$;
+
+-- Refuses while a turn of the conversation has not ended. The lock makes turns that start at the same time wait.
+CREATE OR REPLACE FUNCTION check_idle(the_tenant uuid, the_conversation uuid) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM leases WHERE tenant_id = the_tenant AND conversation_id = the_conversation FOR UPDATE;
+  PERFORM 1 FROM turns WHERE tenant_id = the_tenant AND conversation_id = the_conversation AND finished_at IS NULL LIMIT 1;
+  IF FOUND THEN RAISE EXCEPTION USING ERRCODE = 'WK002', MESSAGE = 'busy'; END IF;
+END
+$$;
+
+-- Messages that belong to no turn. After an attempt whose answer was lost they may be there already.
+CREATE OR REPLACE FUNCTION append_items(the_tenant uuid, the_conversation uuid, doc jsonb, the_time timestamptz, is_retry boolean) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  first_seq bigint;
+BEGIN
+  PERFORM check_idle(the_tenant, the_conversation);
+  PERFORM 1 FROM conversations WHERE tenant_id = the_tenant AND id = the_conversation;
+  IF NOT FOUND THEN RETURN false; END IF;
+  IF is_retry AND EXISTS (SELECT 1 FROM messages WHERE tenant_id = the_tenant AND conversation_id = the_conversation
+      AND id = (doc -> 'messages' -> 0 ->> 'id')::uuid) THEN
+    RETURN true;
+  END IF;
+  UPDATE messages SET content = result ->> 'content', status = result ->> 'status', tokens = NULL,
+    metadata = coalesce((result ->> 'metadata')::jsonb, metadata)
+  FROM jsonb_array_elements(doc -> 'results') AS result
+  WHERE messages.tenant_id = the_tenant AND messages.conversation_id = the_conversation
+    AND messages.tool_call_id = result ->> 'tool_call_id' AND messages.status = 'pending';
+  UPDATE leases SET next_message_seq = next_message_seq + jsonb_array_length(doc -> 'messages')
+  WHERE tenant_id = the_tenant AND conversation_id = the_conversation
+  RETURNING next_message_seq - jsonb_array_length(doc -> 'messages') INTO first_seq;
+  PERFORM put_messages(the_tenant, the_conversation, NULL, the_time, doc -> 'messages', first_seq);
+  PERFORM touch_conversation(the_tenant, the_conversation, the_time);
+  RETURN true;
+END
+$$;
+
+-- Changes messages outside turns: all of them, or none.
+CREATE OR REPLACE FUNCTION edit_messages(the_tenant uuid, the_conversation uuid, edits jsonb, is_retry boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+  edit record;
+BEGIN
+  PERFORM check_idle(the_tenant, the_conversation);
+  FOR edit IN SELECT * FROM jsonb_to_recordset(edits) AS e (id uuid, change text, content text, tool_calls text, metadata text) LOOP
+    IF edit.change = 'delete' THEN
+      DELETE FROM messages WHERE tenant_id = the_tenant AND conversation_id = the_conversation AND id = edit.id;
+    ELSIF edit.change = 'replace' THEN
+      UPDATE messages SET content = edit.content, tool_calls = edit.tool_calls::jsonb, metadata = edit.metadata::jsonb, tokens = NULL
+      WHERE tenant_id = the_tenant AND conversation_id = the_conversation AND id = edit.id;
+    ELSE
+      UPDATE messages SET content = '', status = 'pending', metadata = '{}', tokens = NULL
+      WHERE tenant_id = the_tenant AND conversation_id = the_conversation AND id = edit.id;
+    END IF;
+    -- After an attempt whose answer was lost, a row may be missing because of that attempt.
+    IF NOT FOUND AND NOT is_retry THEN RAISE EXCEPTION USING ERRCODE = 'WK003', MESSAGE = format('message %s', edit.id); END IF;
+  END LOOP;
+END
+$$;

@@ -119,19 +119,20 @@ END
 $$;
 
 -- The results that a client sends replace the pending messages; a call without a result is canceled. Only turns that have ended wait for a
--- client.
+-- client; a copied or imported call belongs to no turn.
 CREATE OR REPLACE FUNCTION put_client_results(the_tenant uuid, the_conversation uuid, results jsonb, unanswered text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM 1 FROM messages WHERE tenant_id = the_tenant AND conversation_id = the_conversation AND status = 'pending' LIMIT 1;
   IF NOT FOUND THEN RETURN; END IF;
-  UPDATE messages SET content = result ->> 'content', status = result ->> 'status', tokens = NULL
+  UPDATE messages SET content = result ->> 'content', status = result ->> 'status', tokens = NULL,
+    metadata = coalesce((result ->> 'metadata')::jsonb, metadata)
   FROM jsonb_array_elements(coalesce(results, '[]')) AS result
   WHERE messages.tenant_id = the_tenant AND messages.conversation_id = the_conversation
-    AND messages.tool_call_id = result ->> 'tool_call_id' AND messages.status = 'pending' AND EXISTS
-      (SELECT 1 FROM turns WHERE turns.tenant_id = the_tenant AND turns.id = messages.turn_id AND turns.finished_at IS NOT NULL);
+    AND messages.tool_call_id = result ->> 'tool_call_id' AND messages.status = 'pending' AND (messages.turn_id IS NULL OR EXISTS
+      (SELECT 1 FROM turns WHERE turns.tenant_id = the_tenant AND turns.id = messages.turn_id AND turns.finished_at IS NOT NULL));
   UPDATE messages SET content = unanswered, status = 'error', tokens = NULL
-  WHERE messages.tenant_id = the_tenant AND messages.conversation_id = the_conversation AND messages.status = 'pending' AND EXISTS
-    (SELECT 1 FROM turns WHERE turns.tenant_id = the_tenant AND turns.id = messages.turn_id AND turns.finished_at IS NOT NULL);
+  WHERE messages.tenant_id = the_tenant AND messages.conversation_id = the_conversation AND messages.status = 'pending' AND (messages.turn_id IS NULL OR EXISTS
+    (SELECT 1 FROM turns WHERE turns.tenant_id = the_tenant AND turns.id = messages.turn_id AND turns.finished_at IS NOT NULL));
 END
 $$;
 

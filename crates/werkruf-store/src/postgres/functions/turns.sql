@@ -69,8 +69,12 @@ BEGIN
     IF coalesce((SELECT budgets_version FROM tenants WHERE id = the_tenant), 0) <> (doc ->> 'budgets_version')::bigint THEN
       outcome := 'stale_budgets';
     ELSIF doc ? 'reservation' THEN
-      PERFORM lock_counters(the_tenant, doc #> '{reservation,claims}');
+      -- A refusal needs no lock: however many messages a used-up budget refuses, none of them waits for another.
       refused := refused_claim(the_tenant, doc #> '{reservation,claims}', '[]');
+      IF refused IS NULL THEN
+        PERFORM lock_counters(the_tenant, doc #> '{reservation,claims}');
+        refused := refused_claim(the_tenant, doc #> '{reservation,claims}', '[]');
+      END IF;
       IF refused IS NOT NULL THEN outcome := 'over_budget'; END IF;
     END IF;
   END IF;

@@ -4,13 +4,15 @@
 //! the turn's events arrived. Therefore a stream can be resumed after any sequence number, from live or from stored events.
 
 use bytes::{BufMut, BytesMut};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use werkruf_contract::{
-    ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, ToolErrorType, Uuid,
+    ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, FinishReason, ToolErrorType, Uuid,
 };
 
 use super::deltas::{StepText, TextChanged};
-use super::object::{ResponseBase, ResponseState, ResponseStatus, arguments, text_part};
+use super::object::{ItemStatus, ResponseBase, ResponseState, ResponseStatus, text_part};
+use super::structured::refusal_part;
 use crate::openai::client_events::TurnAnswer;
 
 /// An event of a turn that the Responses API exposes.
@@ -21,19 +23,20 @@ pub(crate) enum TurnEvent {
     /// The model restarts the text of the current step.
     Reset,
     Approval(Uuid),
-    Final(Box<TurnAnswer>),
+    /// The answer, and when the turn ended.
+    Final(Box<TurnAnswer>, Option<Timestamp>),
     Error(ErrorEvent),
 }
 
 impl TurnEvent {
     /// Parses an event; `None` for event types that the Responses API does not expose.
-    pub(crate) fn read(kind: EventType, data: &str) -> Result<Option<Self>, serde_json::Error> {
+    pub(crate) fn read(kind: EventType, data: &str, at: Option<Timestamp>) -> Result<Option<Self>, serde_json::Error> {
         Ok(Some(match kind {
             EventType::AssistantToken => Self::Token(serde_json::from_str(data)?),
             EventType::AssistantSnapshot => Self::Snapshot(serde_json::from_str(data)?),
             EventType::AssistantReset => Self::Reset,
             EventType::ApprovalRequired => Self::Approval(serde_json::from_str::<ApprovalRequired>(data)?.approval_id),
-            EventType::Final => Self::Final(serde_json::from_str(data)?),
+            EventType::Final => Self::Final(serde_json::from_str(data)?, at),
             EventType::Error => Self::Error(serde_json::from_str(data)?),
             EventType::Init | EventType::ToolStarted | EventType::ToolFinished | EventType::Debug => return Ok(None),
         }))
@@ -52,13 +55,31 @@ pub(crate) struct Encoder {
     message_open: bool,
     /// The last step whose text is stored as an event row.
     stored_step: u32,
+    /// Whether only the text of the last step is the answer. It is emitted when the turn has ended.
+    last_step_only: bool,
     ended: bool,
 }
 
 impl Encoder {
     /// Creates an encoder for a client that already has the events up to `after`.
     pub(crate) fn new(base: ResponseBase, after: Option<u64>) -> Self {
-        Self { base, after, next: 0, output: Vec::new(), text: StepText::default(), message_open: false, stored_step: 0, ended: false }
+        let last_step_only = base.echo.asks_for_json();
+        Self {
+            base,
+            after,
+            next: 0,
+            output: Vec::new(),
+            text: StepText::default(),
+            message_open: false,
+            stored_step: 0,
+            last_step_only,
+            ended: false,
+        }
+    }
+
+    /// Creates an encoder for the client that started the turn. Where only one step can come, its text need not wait for the end; the events are the same.
+    pub(crate) fn live(base: ResponseBase, last_step_only: bool) -> Self {
+        Self { last_step_only, ..Self::new(base, None) }
     }
 
     /// Whether the last event was emitted.
@@ -81,6 +102,7 @@ impl Encoder {
         let result = match event {
             // The stored text of the step was read first; this live token is already part of it.
             TurnEvent::Token(token) if token.step <= self.stored_step => Ok(()),
+            TurnEvent::Token(_) | TurnEvent::Snapshot(_) if self.last_step_only => Ok(()),
             TurnEvent::Token(token) => {
                 self.text.push(&token.content);
                 self.emit_deltas(out, false)
@@ -91,7 +113,7 @@ impl Encoder {
             }
             TurnEvent::Snapshot(snapshot) => {
                 self.stored_step = self.stored_step.max(snapshot.step);
-                self.close_message(out, &snapshot.content)
+                self.close_message(out, &snapshot.content, ItemStatus::Completed)
             }
             TurnEvent::Approval(id) => {
                 // The approval request is an event row of its own, so a resumed stream emits it at the same position.
@@ -102,7 +124,7 @@ impl Encoder {
                 );
                 Ok(())
             }
-            TurnEvent::Final(answer) => self.finish(out, &answer),
+            TurnEvent::Final(answer, at) => self.finish(out, &answer, at),
             TurnEvent::Error(error) => {
                 self.fail(out, &error);
                 Ok(())
@@ -115,7 +137,7 @@ impl Encoder {
 
     /// Encodes the partial text of the current step, for a client that subscribes in the middle of the step.
     pub(crate) fn take_partial(&mut self, out: &mut BytesMut, step: u32, content: &str) {
-        if self.ended || step <= self.stored_step {
+        if self.ended || self.last_step_only || step <= self.stored_step {
             return;
         }
         self.text.replace(content);
@@ -136,14 +158,14 @@ impl Encoder {
 
     fn open_message(&mut self, out: &mut BytesMut) {
         if !std::mem::replace(&mut self.message_open, true) {
-            let item = self.base.message(self.output.len(), None);
+            let item = self.base.message(self.output.len(), None, ItemStatus::InProgress);
             self.output_event(out, "response.output_item.added", json!({"item": item}));
             self.content_event(out, "response.content_part.added", json!({"part": text_part("")}));
         }
     }
 
     /// Closes the message of a step that ended with this text.
-    fn close_message(&mut self, out: &mut BytesMut, content: &str) -> Result<(), TextChanged> {
+    fn close_message(&mut self, out: &mut BytesMut, content: &str, status: ItemStatus) -> Result<(), TextChanged> {
         self.text.replace(content);
         if self.text.is_empty() {
             return Ok(());
@@ -153,43 +175,66 @@ impl Encoder {
         self.message_open = false;
         self.content_event(out, "response.output_text.done", json!({"text": text, "logprobs": []}));
         self.content_event(out, "response.content_part.done", json!({"part": text_part(&text)}));
-        let item = self.base.message(self.output.len(), Some(&text));
+        let item = self.base.message(self.output.len(), Some(&text), status);
         self.output_event(out, "response.output_item.done", json!({"item": item}));
         self.output.push(item);
         Ok(())
     }
 
-    fn finish(&mut self, out: &mut BytesMut, answer: &TurnAnswer) -> Result<(), TextChanged> {
+    fn finish(&mut self, out: &mut BytesMut, answer: &TurnAnswer, ended_at: Option<Timestamp>) -> Result<(), TextChanged> {
+        let status = ResponseStatus::of_answer(answer.finish_reason, &answer.client_calls);
         // The text of a step with calls was already emitted from the snapshot row of that step.
-        if answer.client_calls.is_empty() || !self.text.is_empty() {
-            self.close_message(out, &answer.message.content)?;
+        if answer.finish_reason == FinishReason::Refusal {
+            self.emit_refusal(out, &answer.message.content);
+        } else if self.last_step_only || answer.client_calls.is_empty() || !self.text.is_empty() {
+            self.close_message(out, &answer.message.content, ItemStatus::of_last(status))?;
         }
         for call in &answer.client_calls {
             self.emit_call(out, call);
         }
         let output = std::mem::take(&mut self.output);
-        let status = ResponseStatus::of_answer(answer.finish_reason, &answer.client_calls);
         let kind = if status == ResponseStatus::Completed { "response.completed" } else { "response.incomplete" };
         self.response_event(
             out,
             kind,
-            &ResponseState { output: &output, usage: Some(&answer.usage), ..ResponseState::with_status(status) },
+            &ResponseState { output: &output, usage: Some(&answer.usage), ended_at, ..ResponseState::with_status(status) },
         );
         self.ended = true;
         Ok(())
     }
 
-    fn emit_call(&mut self, out: &mut BytesMut, call: &ClientCall) {
+    fn emit_refusal(&mut self, out: &mut BytesMut, text: &str) {
         let index = self.output.len();
-        let (id, item) = (self.base.call_id(index), self.base.call(index, call));
+        self.output_event(out, "response.output_item.added", json!({"item": self.base.refusal(index, None)}));
+        self.content_event(out, "response.content_part.added", json!({"part": refusal_part("")}));
+        self.content_event(out, "response.refusal.delta", json!({"delta": text}));
+        self.content_event(out, "response.refusal.done", json!({"refusal": text}));
+        self.content_event(out, "response.content_part.done", json!({"part": refusal_part(text)}));
+        let item = self.base.refusal(index, Some(text));
+        self.output_event(out, "response.output_item.done", json!({"item": item}));
+        self.output.push(item);
+    }
+
+    fn emit_call(&mut self, out: &mut BytesMut, call: &ClientCall) {
+        let item = self.base.call(self.output.len(), call);
+        // A custom tool has a free text in place of arguments.
+        let (field, kind) = if item["type"] == "custom_tool_call" {
+            ("input", "response.custom_tool_call_input")
+        } else {
+            ("arguments", "response.function_call_arguments")
+        };
+        let (id, text) = (item["id"].clone(), item[field].clone());
         let mut added = item.clone();
         added["status"] = "in_progress".into();
-        added["arguments"] = "".into();
+        added[field] = "".into();
         self.output_event(out, "response.output_item.added", json!({"item": added}));
-        let arguments = arguments(call);
-        self.output_event(out, "response.function_call_arguments.delta", json!({"item_id": id, "delta": arguments}));
-        let done = json!({"item_id": id, "name": call.name, "arguments": arguments});
-        self.output_event(out, "response.function_call_arguments.done", done);
+        self.output_event(out, &format!("{kind}.delta"), json!({"item_id": id, "delta": text}));
+        let mut done = json!({"item_id": id});
+        done[field] = text;
+        if field == "arguments" {
+            done["name"] = call.name.as_str().into();
+        }
+        self.output_event(out, &format!("{kind}.done"), done);
         self.output_event(out, "response.output_item.done", json!({"item": item}));
         self.output.push(item);
     }

@@ -1,8 +1,10 @@
 use bytes::BytesMut;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use werkruf_contract::{AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, ToolErrorType, Usage, Uuid};
 
-use super::super::object::{RequestEcho, ResponseBase};
+use super::super::echo::RequestEcho;
+use super::super::object::ResponseBase;
 use super::{Encoder, TurnAnswer, TurnEvent};
 
 fn base() -> ResponseBase {
@@ -21,12 +23,9 @@ fn snapshot(step: u32, content: &str) -> TurnEvent {
 fn finish(content: &str, calls: &[(&str, &str)]) -> TurnEvent {
     let message = ChatMessage { role: "assistant".into(), content: content.into() };
     let call = |(id, arguments): &(&str, &str)| ClientCall { id: (*id).into(), name: "f".into(), arguments: (*arguments).into() };
-    TurnEvent::Final(Box::new(TurnAnswer {
-        message,
-        client_calls: calls.iter().map(call).collect(),
-        finish_reason: Default::default(),
-        usage: Usage::default(),
-    }))
+    let answer =
+        TurnAnswer { message, client_calls: calls.iter().map(call).collect(), finish_reason: Default::default(), usage: Usage::default() };
+    TurnEvent::Final(Box::new(answer), Some(Timestamp::from_second(1_700_000_005).unwrap()))
 }
 
 fn failure(code: &str) -> TurnEvent {
@@ -234,11 +233,11 @@ fn an_approval_request_keeps_its_position() {
 
 #[test]
 fn only_exposed_event_types_are_read() {
-    let read = |kind, data: Value| TurnEvent::read(kind, &data.to_string()).unwrap();
+    let read = |kind, data: Value| TurnEvent::read(kind, &data.to_string(), None).unwrap();
     assert!(read(EventType::ToolStarted, json!({})).is_none());
     let row = json!({"conversation_id": Uuid::nil(), "turn_id": Uuid::nil(), "created": true, "status": "completed",
         "message": {"role": "assistant", "content": "x"}, "usage": Usage::default()});
     assert!(
-        matches!(read(EventType::Final, row), Some(TurnEvent::Final(ended)) if ended.message.content == "x" && ended.client_calls.is_empty())
+        matches!(read(EventType::Final, row), Some(TurnEvent::Final(ended, None)) if ended.message.content == "x" && ended.client_calls.is_empty())
     );
 }

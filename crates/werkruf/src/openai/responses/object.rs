@@ -1,62 +1,11 @@
 //! The response object: the echoed fields of the request and the current state of the turn. No I/O.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use werkruf_contract::{ClientCall, ErrorEvent, FinishReason, Usage, Uuid};
 
-/// The fields of a request that its response repeats. Stored with the turn.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct RequestEcho {
-    pub(crate) model: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) instructions: Option<Value>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub(crate) metadata: Map<String, Value>,
-    pub(crate) store: bool,
-    pub(crate) background: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) previous_response_id: Option<String>,
-    /// Function tools only. Other tools are not used, so the response does not list them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) tools: Vec<Value>,
-    /// All other fields that are repeated unchanged (`temperature`, `text`, `reasoning`, …).
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    pub(crate) options: Map<String, Value>,
-    /// Tool results in the request. Their messages belong to the earlier turn with the calls.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) results: Vec<Value>,
-}
-
-/// Fields that are repeated unchanged, with their default values as JSON.
-const ECHOED_OPTIONS: [(&str, &str); 15] = [
-    ("temperature", "1.0"),
-    ("top_p", "1.0"),
-    ("max_output_tokens", "null"),
-    ("max_tool_calls", "null"),
-    ("parallel_tool_calls", "true"),
-    ("tool_choice", "\"auto\""),
-    ("truncation", "\"disabled\""),
-    ("text", r#"{"format":{"type":"text"}}"#),
-    ("reasoning", r#"{"effort":null,"summary":null}"#),
-    ("service_tier", "\"default\""),
-    ("top_logprobs", "0"),
-    ("user", "null"),
-    ("safety_identifier", "null"),
-    ("prompt_cache_key", "null"),
-    ("prompt", "null"),
-];
-
-impl RequestEcho {
-    #[cfg(test)]
-    pub(crate) const OPTIONS: usize = ECHOED_OPTIONS.len();
-
-    /// The fields of a request that are repeated unchanged.
-    pub(crate) fn options_of(body: &Map<String, Value>) -> Map<String, Value> {
-        let field = |(name, _): &(&str, &str)| Some(((*name).to_owned(), body.get(*name).filter(|value| !value.is_null())?.clone()));
-        ECHOED_OPTIONS.iter().filter_map(field).collect()
-    }
-}
+use super::echo::RequestEcho;
+use crate::openai::tools::custom_input;
 
 /// The status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +22,11 @@ pub(crate) enum ResponseStatus {
 impl ResponseStatus {
     /// The status of a turn that ended with an answer.
     pub(crate) fn of_answer(finish: FinishReason, calls: &[ClientCall]) -> Self {
-        if calls.is_empty() && finish != FinishReason::Stop { Self::Incomplete(finish) } else { Self::Completed }
+        if calls.is_empty() && !matches!(finish, FinishReason::Stop | FinishReason::Refusal) {
+            Self::Incomplete(finish)
+        } else {
+            Self::Completed
+        }
     }
 
     const fn as_str(self) -> &'static str {
@@ -84,6 +37,30 @@ impl ResponseStatus {
             Self::Incomplete(_) => "incomplete",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// The status of an output item. It agrees with the status of its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ItemStatus {
+    InProgress,
+    Completed,
+    /// The model was cut off in this item.
+    Incomplete,
+}
+
+impl ItemStatus {
+    /// The status of the last message of an answer.
+    pub(crate) const fn of_last(response: ResponseStatus) -> Self {
+        if matches!(response, ResponseStatus::Incomplete(_)) { Self::Incomplete } else { Self::Completed }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
         }
     }
 }
@@ -103,6 +80,8 @@ pub(crate) struct ResponseState<'a> {
     pub(crate) output: &'a [Value],
     pub(crate) usage: Option<&'a Usage>,
     pub(crate) error: Option<&'a ErrorEvent>,
+    /// When the turn ended.
+    pub(crate) ended_at: Option<Timestamp>,
     /// The approval that the turn waits for.
     pub(crate) approval_id: Option<Uuid>,
 }
@@ -110,7 +89,7 @@ pub(crate) struct ResponseState<'a> {
 impl ResponseState<'_> {
     /// A state that has only a status.
     pub(crate) const fn with_status(status: ResponseStatus) -> Self {
-        Self { status, output: &[], usage: None, error: None, approval_id: None }
+        Self { status, output: &[], usage: None, error: None, ended_at: None, approval_id: None }
     }
 }
 
@@ -126,7 +105,7 @@ pub(crate) fn turn_of(id: &str) -> Option<Uuid> {
 
 /// The turn id and the output index in an item id.
 pub(crate) fn item_of(id: &str) -> Option<(Uuid, usize)> {
-    let (turn, index) = id.strip_prefix("msg_").or_else(|| id.strip_prefix("fc_"))?.rsplit_once('_')?;
+    let (turn, index) = ["msg_", "fc_", "ctc_"].iter().find_map(|prefix| id.strip_prefix(prefix))?.rsplit_once('_')?;
     Some((Uuid::parse_str(turn).ok()?, index.parse().ok()?))
 }
 
@@ -144,21 +123,19 @@ impl ResponseBase {
             ResponseStatus::Incomplete(_) => Some(json!({"reason": "max_output_tokens"})),
             _ => None,
         };
-        let mut object = Map::new();
-        for (name, default) in ECHOED_OPTIONS {
-            let value = echo.options.get(name).cloned().unwrap_or_else(|| serde_json::from_str(default).unwrap_or_default());
-            object.insert(name.to_owned(), value);
-        }
+        let completed_at = state.ended_at.filter(|_| state.status == ResponseStatus::Completed);
+        let mut object = echo.repeated();
         let fields = json!({
             "id": response_id(self.turn_id),
             "object": "response",
             "created_at": self.created_at(),
+            "completed_at": completed_at.map(Timestamp::as_second),
             "status": state.status.as_str(),
             "background": echo.background,
             "conversation": {"id": format!("conv_{}", self.conversation_id.simple())},
             "error": if state.status == ResponseStatus::Failed { error } else { None },
             "incomplete_details": incomplete,
-            "instructions": echo.instructions,
+            "instructions": echo.instructions_text(),
             "metadata": metadata,
             "model": echo.model,
             "output": state.output,
@@ -184,24 +161,20 @@ impl ResponseBase {
     }
 
     /// A message item. Without a text it is in progress.
-    pub(crate) fn message(&self, index: usize, text: Option<&str>) -> Value {
-        let status = if text.is_some() { "completed" } else { "in_progress" };
+    pub(crate) fn message(&self, index: usize, text: Option<&str>, status: ItemStatus) -> Value {
         let content: Vec<Value> = text.map(text_part).into_iter().collect();
-        json!({"id": self.message_id(index), "type": "message", "status": status, "role": "assistant", "content": content})
-    }
-
-    /// The id of the call at this output index.
-    pub(crate) fn call_id(&self, index: usize) -> String {
-        format!("fc_{}_{index}", self.turn_id.simple())
+        json!({"id": self.message_id(index), "type": "message", "status": status.as_str(), "role": "assistant", "content": content})
     }
 
     /// A call that the client has to run.
     pub(crate) fn call(&self, index: usize, call: &ClientCall) -> Value {
-        let (id, arguments) = (self.call_id(index), arguments(call));
-        let mut item = json!({"id": id, "type": "function_call", "status": "completed", "arguments": arguments});
-        item["call_id"] = call.id.as_str().into();
-        item["name"] = call.name.as_str().into();
-        item
+        let turn = self.turn_id.simple();
+        if self.echo.is_custom(&call.name) {
+            let (id, input) = (format!("ctc_{turn}_{index}"), custom_input(call));
+            return json!({"id": id, "type": "custom_tool_call", "status": "completed", "call_id": call.id, "name": call.name, "input": input});
+        }
+        let (id, arguments) = (format!("fc_{turn}_{index}"), arguments(call));
+        json!({"id": id, "type": "function_call", "status": "completed", "call_id": call.id, "name": call.name, "arguments": arguments})
     }
 }
 
@@ -253,7 +226,7 @@ mod tests {
         assert_eq!(object["created_at"], 1_700_000_000);
         assert_eq!((&object["temperature"], &object["top_p"], &object["tool_choice"]), (&json!(0.5), &json!(1.0), &json!("auto")));
         assert_eq!(object["usage"]["output_tokens_details"], json!({"reasoning_tokens": 2}));
-        for name in ["error", "incomplete_details", "instructions", "previous_response_id", "user", "max_output_tokens"] {
+        for name in ["error", "incomplete_details", "instructions", "previous_response_id", "user", "max_output_tokens", "completed_at"] {
             assert_eq!(object.get(name), Some(&Value::Null), "{name}");
         }
         assert_eq!(object["strange"], Value::Null);

@@ -3,12 +3,13 @@
 use serde_json::{Map, Value, json};
 use werkruf_contract::Uuid;
 
-use super::object::RequestEcho;
+use super::echo::RequestEcho;
+use super::summary;
 use crate::api::ApiError;
 use crate::openai::tools;
 
 /// The fields that are read. All others are skipped.
-pub(crate) const FIELDS: [&str; 25] = [
+pub(crate) const FIELDS: [&str; 28] = [
     "input",
     "model",
     "stream",
@@ -34,6 +35,9 @@ pub(crate) const FIELDS: [&str; 25] = [
     "prompt_cache_key",
     "top_logprobs",
     "prompt",
+    "presence_penalty",
+    "frequency_penalty",
+    "include",
 ];
 
 /// A parsed request.
@@ -52,7 +56,7 @@ impl Request {
     /// Parses a request body.
     pub(crate) fn read(mut body: Map<String, Value>) -> Result<Self, ApiError> {
         let items = match body.remove("input") {
-            Some(Value::Array(items)) => items.into_iter().filter_map(item).collect(),
+            Some(Value::Array(items)) => items.into_iter().flat_map(usable).collect(),
             Some(Value::String(text)) if !text.is_empty() => vec![user_message(text)],
             _ => Vec::new(),
         };
@@ -66,23 +70,11 @@ impl Request {
             store: flag("store").unwrap_or(true),
             background: flag("background").unwrap_or(false),
             previous_response_id: text("previous_response_id"),
-            tools: functions(body.get("tools")),
+            tools: own_tools(body.get("tools")),
             options: RequestEcho::options_of(&body),
             results: items.iter().filter(|item| is_result(item)).cloned().collect(),
         };
         Ok(Self { items, stream: flag("stream").unwrap_or(false), echo, conversation, body })
-    }
-
-    /// The client's instructions as one text.
-    pub(crate) fn instructions(&self) -> Option<String> {
-        match self.echo.instructions.as_ref()? {
-            Value::String(text) => Some(text.clone()),
-            Value::Array(items) => {
-                let texts: Vec<String> = items.iter().map(|item| plain(&item["content"])).filter(|text| !text.is_empty()).collect();
-                (!texts.is_empty()).then(|| texts.join("\n\n"))
-            }
-            _ => None,
-        }
     }
 
     /// Model options, under their Chat Completions names.
@@ -94,7 +86,9 @@ impl Request {
                 options.insert(name.to_owned(), value.clone());
             }
         };
-        put("top_p", self.body.get("top_p").filter(|value| !value.is_null()));
+        for name in ["top_p", "presence_penalty", "frequency_penalty"] {
+            put(name, self.body.get(name).filter(|value| value.is_number()));
+        }
         put("reasoning_effort", at(["reasoning", "effort"]));
         put("verbosity", at(["text", "verbosity"]));
         put("response_format", at(["text", "format"]).and_then(response_format).as_ref());
@@ -120,9 +114,14 @@ fn response_format(format: &Value) -> Option<Value> {
     }
 }
 
-/// The function tools of the request that have a name.
-fn functions(value: Option<&Value>) -> Vec<Value> {
-    let flat = |tool: werkruf_runtime::ClientTool| json!({"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": tool.strict});
+/// The tools of the request that the client runs.
+fn own_tools(value: Option<&Value>) -> Vec<Value> {
+    let flat = |tool: werkruf_runtime::ClientTool| match tool.custom {
+        true => json!({"type": "custom", "name": tool.name, "description": tool.description}),
+        false => {
+            json!({"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters, "strict": tool.strict})
+        }
+    };
     tools::tools(value).into_iter().map(flat).collect()
 }
 
@@ -139,6 +138,19 @@ fn user_message(text: impl Into<Value>) -> Value {
 /// Whether an item is the result of a call that the client ran.
 pub(crate) fn is_result(item: &Value) -> bool {
     matches!(item["type"].as_str(), Some("function_call_output" | "custom_tool_call_output"))
+}
+
+/// The usable items for an input item. The summary of a compaction is a question and its answer.
+pub(crate) fn usable(given: Value) -> Vec<Value> {
+    if given["type"] != "compaction" {
+        return item(given).into_iter().collect();
+    }
+    let opened = given["encrypted_content"].as_str().and_then(summary::opened);
+    let pair = |text: String| {
+        let answer = json!({"type": "message", "role": "assistant", "content": text});
+        vec![user_message(summary::QUESTION), answer]
+    };
+    opened.map(pair).unwrap_or_default()
 }
 
 /// Converts an input item; `None` for items that are not used, such as reasoning and the built-in tool calls of other servers.
@@ -164,21 +176,12 @@ fn item(mut item: Value) -> Option<Value> {
     Some(item)
 }
 
-/// The text of a message content.
-fn plain(content: &Value) -> String {
-    match content {
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
-        _ => String::new(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
     use werkruf_contract::Uuid;
 
-    use super::{FIELDS, Request, RequestEcho};
+    use super::{FIELDS, Request, RequestEcho, summary};
 
     fn read(body: &Value) -> Request {
         let mut body = body.as_object().unwrap().clone();
@@ -195,6 +198,7 @@ mod tests {
             {"role": "owner", "content": "x"},
             {"type": "reasoning", "id": "rs_1", "summary": []},
             {"type": "compaction", "encrypted_content": "…"},
+            {"type": "compaction", "encrypted_content": summary::sealed("They met.")},
             {"type": "additional_tools", "role": "developer", "tools": []},
             {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
             {"type": "function_call_output", "call_id": "c", "output": "1"},
@@ -203,7 +207,8 @@ mod tests {
         ]);
         let request = read(&json!({"input": items}));
         let kinds: Vec<&str> = request.items.iter().map(|item| item["type"].as_str().unwrap_or("plain")).collect();
-        assert_eq!(kinds, ["message", "plain", "function_call", "function_call_output", "item_reference"]);
+        assert_eq!(kinds, ["message", "plain", "message", "message", "function_call", "function_call_output", "item_reference"]);
+        assert_eq!((&request.items[3]["role"], &request.items[3]["content"]), (&json!("assistant"), &json!("They met.")));
         assert_eq!(request.items[1]["role"], "user");
         assert_eq!(request.echo.results.len(), 1);
         assert!(read(&json!({})).items.is_empty());
@@ -232,7 +237,7 @@ mod tests {
         assert_eq!(request.echo.tools.len(), 1);
         let parts =
             json!([{"role": "developer", "content": "One."}, {"role": "developer", "content": [{"type": "input_text", "text": "Two."}]}]);
-        assert_eq!(read(&json!({"instructions": parts})).instructions().as_deref(), Some("One.\n\nTwo."));
+        assert_eq!(read(&json!({"instructions": parts})).echo.instructions_text().as_deref(), Some("One.\n\nTwo."));
     }
 
     #[test]

@@ -8,8 +8,9 @@ use werkruf_llm::HistoryCall;
 use werkruf_runtime::ClientRequest;
 use werkruf_store::{EventRow, MessageRow, StoreError, TurnRow};
 
+use super::echo::RequestEcho;
 use super::encode::{TurnEvent, status_of_error};
-use super::object::{RequestEcho, ResponseBase, ResponseState, ResponseStatus, response_id, turn_of};
+use super::object::{ItemStatus, ResponseBase, ResponseState, ResponseStatus, response_id, turn_of};
 use crate::api::{ApiError, approvals, lookup};
 use crate::app::App;
 use crate::identity::Identity;
@@ -82,6 +83,14 @@ impl StoredResponse {
         &self.client_request
     }
 
+    /// The calls that the client has to run.
+    pub(crate) fn client_calls(&self) -> impl Iterator<Item = &ClientCall> {
+        self.events.iter().flat_map(|event| match event {
+            TurnEvent::Final(answer, _) => answer.client_calls.as_slice(),
+            _ => &[],
+        })
+    }
+
     /// The error the turn ended with.
     pub(crate) fn failure(&self) -> Option<&ErrorEvent> {
         self.events.iter().find_map(|event| if let TurnEvent::Error(error) = event { Some(error) } else { None })
@@ -89,16 +98,19 @@ impl StoredResponse {
 
     /// The finished output items.
     pub(crate) fn output(&self) -> Vec<Value> {
-        let mut output = Vec::new();
+        let (mut output, last_step_only) = (Vec::new(), self.base.echo.asks_for_json());
         for event in &self.events {
             match event {
-                TurnEvent::Snapshot(snapshot) if !snapshot.content.is_empty() => {
-                    output.push(self.base.message(output.len(), Some(&snapshot.content)));
+                TurnEvent::Snapshot(snapshot) if !snapshot.content.is_empty() && !last_step_only => {
+                    output.push(self.base.message(output.len(), Some(&snapshot.content), ItemStatus::Completed));
                 }
-                TurnEvent::Final(answer) => {
+                TurnEvent::Final(answer, _) => {
                     let text = &answer.message.content;
-                    if answer.client_calls.is_empty() && !text.is_empty() {
-                        output.push(self.base.message(output.len(), Some(text)));
+                    if answer.finish_reason == FinishReason::Refusal {
+                        output.push(self.base.refusal(output.len(), Some(text)));
+                    } else if (answer.client_calls.is_empty() || last_step_only) && !text.is_empty() {
+                        let status = ResponseStatus::of_answer(answer.finish_reason, &answer.client_calls);
+                        output.push(self.base.message(output.len(), Some(text), ItemStatus::of_last(status)));
                     }
                     for call in &answer.client_calls {
                         output.push(self.base.call(output.len(), call));
@@ -112,7 +124,7 @@ impl StoredResponse {
 
     /// The response object, and the id of the approval that the turn waits for.
     pub(crate) async fn object(&self, app: &App) -> Result<(Value, Option<Uuid>), ApiError> {
-        let answer = self.events.iter().find_map(|event| if let TurnEvent::Final(answer) = event { Some(answer) } else { None });
+        let answer = self.events.iter().find_map(|event| if let TurnEvent::Final(answer, _) = event { Some(answer) } else { None });
         let awaiting_approval = self.turn.status == TurnStatus::AwaitingApproval;
         let pending = if awaiting_approval {
             approvals::pending_approval_of_turn(app.approvals(), self.turn.tenant_id, self.turn.id).await?
@@ -128,7 +140,14 @@ impl StoredResponse {
         };
         let output = self.output();
         let usage = answer.map(|answer| &answer.usage);
-        let object = self.base.object(&ResponseState { status, output: &output, usage, error: self.failure(), approval_id });
+        let object = self.base.object(&ResponseState {
+            status,
+            output: &output,
+            usage,
+            error: self.failure(),
+            ended_at: self.turn.finished_at,
+            approval_id,
+        });
         Ok((object, approval_id))
     }
 }
@@ -139,7 +158,8 @@ fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
 
 /// The stored events that the Responses API exposes.
 pub(crate) fn turn_events(rows: &[EventRow]) -> Result<Vec<TurnEvent>, StoreError> {
-    let read = |row: &EventRow| TurnEvent::read(row.kind, &row.data).map_err(|error| StoreError::Broken(error.to_string()));
+    let read =
+        |row: &EventRow| TurnEvent::read(row.kind, &row.data, Some(row.created_at)).map_err(|error| StoreError::Broken(error.to_string()));
     rows.iter().filter_map(|row| read(row).transpose()).collect()
 }
 
@@ -147,7 +167,9 @@ pub(crate) fn turn_events(rows: &[EventRow]) -> Result<Vec<TurnEvent>, StoreErro
 async fn events_from_messages(app: &App, turn: &TurnRow, client_request: &ClientRequest) -> Result<Vec<TurnEvent>, StoreError> {
     let rows = lookup::messages_of_turn(app.records(), turn).await?;
     let mut events: Vec<TurnEvent> = Vec::new();
-    for (at, row) in rows.iter().filter(|row| row.role == "assistant" && row.tool_calls.is_some()).enumerate() {
+    // A turn that was canceled has no answer, but may have the beginning of one.
+    let is_step = |row: &&MessageRow| row.role == "assistant" && (row.tool_calls.is_some() || turn.status != TurnStatus::Completed);
+    for (at, row) in rows.iter().filter(is_step).enumerate() {
         let step = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
         events.push(TurnEvent::Snapshot(AssistantSnapshot { content: row.content.clone(), step, turn_id: turn.id }));
     }
@@ -162,7 +184,7 @@ async fn events_from_messages(app: &App, turn: &TurnRow, client_request: &Client
     let usage: Usage = app.turns().turn_usage(turn.tenant_id, turn.id).await?;
     let finish_reason =
         rows.last().and_then(|row| serde_json::from_str::<FinishMetadata>(&row.metadata).ok()).unwrap_or_default().finish_reason;
-    events.push(TurnEvent::Final(Box::new(TurnAnswer { message, client_calls, finish_reason, usage })));
+    events.push(TurnEvent::Final(Box::new(TurnAnswer { message, client_calls, finish_reason, usage }), turn.finished_at));
     Ok(events)
 }
 

@@ -22,6 +22,7 @@ use crate::api::lookup;
 use crate::api::sse::{CHUNK_BYTES, KEEP_ALIVE, RETRY_HINT, keep_alive_timer, response};
 use crate::app::App;
 use crate::openai::client_events::TurnEvents;
+use crate::openai::stop_on_leave::StopOnLeave;
 
 /// The event stream of one turn.
 pub(crate) struct ResponseStream {
@@ -40,6 +41,8 @@ pub(crate) struct ResponseStream {
     out: BytesMut,
     ticks: Interval,
     ended: bool,
+    /// Stops the turn when the client leaves.
+    stop: StopOnLeave,
 }
 
 impl ResponseStream {
@@ -59,6 +62,7 @@ impl ResponseStream {
             out: BytesMut::new(),
             ticks: keep_alive_timer(),
             ended: false,
+            stop: StopOnLeave::default(),
         };
         reader.encoder.start(&mut reader.out);
         reader
@@ -76,6 +80,12 @@ impl ResponseStream {
             reader.encoder.take(&mut reader.out, event);
         }
         reader
+    }
+
+    /// Stops the turn when the client leaves before the end.
+    pub(crate) fn stopping(mut self, stop: StopOnLeave) -> Self {
+        self.stop = stop;
+        self
     }
 
     /// Ends the stream where an approval is pending.
@@ -101,6 +111,7 @@ impl ResponseStream {
                 return Some(self.out.split().freeze());
             }
             if self.ended || self.encoder.is_ended() {
+                self.stop.answered();
                 return None;
             }
             let Some(events) = &mut self.events else {
@@ -151,7 +162,7 @@ impl ResponseStream {
         }
         self.last = self.last.max(event.seq.unwrap_or(0));
         self.awaiting_approval = event.kind == EventType::ApprovalRequired || (self.awaiting_approval && event.seq.is_none());
-        match TurnEvent::read(event.kind, &event.data) {
+        match TurnEvent::read(event.kind, &event.data, event.at) {
             // A snapshot without a sequence number is the partial text of the current step, saved by another process.
             Ok(Some(TurnEvent::Snapshot(partial))) if event.seq.is_none() => {
                 self.encoder.take_partial(&mut self.out, partial.step, &partial.content)

@@ -65,14 +65,14 @@ async fn a_failed_turn_is_an_http_error_or_a_failed_response() {
     let script = || server.model.script(vec![Reply::status(400).message("no")]);
     script();
     let (status, code) = refusal(send(&server, 3, json!({"input": "x"})).await).await;
-    assert_eq!((status, code.as_str()), (502, "model_unavailable"));
+    assert_eq!((status, code.as_str()), (400, "model_refused"));
     script();
     let events = numbered(streamed(&server, json!({"input": "x"})).await.rest().await, 0);
     let kinds: Vec<&Value> = events.iter().map(|event| &event["type"]).collect();
     assert_eq!(kinds, ["response.created", "response.in_progress", "error", "response.failed"]);
     let failed = &events[3]["response"];
-    assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("model_unavailable")));
-    assert_eq!(events[2]["error"]["code"], "model_unavailable");
+    assert_eq!((&failed["status"], &failed["error"]["code"]), (&json!("failed"), &json!("model_refused")));
+    assert_eq!(events[2]["error"]["code"], "model_refused");
     let id = failed["id"].as_str().unwrap();
     assert_eq!(body(get(&server, 3, id).await).await["status"], "failed");
 }

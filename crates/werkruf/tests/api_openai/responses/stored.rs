@@ -56,7 +56,7 @@ async fn input_items_are_the_sent_items() {
     let list = body(get(&server, 3, &format!("{id}/input_items?order=asc")).await).await;
     let roles: Vec<&Value> = list["data"].as_array().unwrap().iter().map(|item| &item["role"]).collect();
     assert_eq!(roles, ["user", "assistant", "user"]);
-    assert_eq!(list["data"][2]["content"][1], json!({"type": "input_image", "image_url": "data:image/png;base64,AA"}));
+    assert_eq!(list["data"][2]["content"][1], json!({"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "auto"}));
     assert_eq!((&list["object"], &list["has_more"]), (&json!("list"), &json!(false)));
     let first = body(get(&server, 3, &format!("{id}/input_items?limit=1")).await).await;
     assert_eq!((&first["data"][0], &first["has_more"]), (&list["data"][2], &json!(true)), "the newest first");

@@ -158,13 +158,15 @@ CREATE TABLE conversations (
   summary_until bigint,
   -- The untrusted results that the summary covers, as a JSON array.
   summary_untrusted text,
+  -- What a client of /v1/conversations stores with it.
+  metadata      jsonb NOT NULL DEFAULT '{}',
   PRIMARY KEY (tenant_id, id)
 ) WITH (fillfactor = 85);
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
 
 -- conversation_id is the id of the stream: the conversation, or the turn where a turn has no conversation. Every commit updates a row
 -- here, so the table has no further index and free space in each page: the update stays on its page. last_write: id of the newest
--- write that was committed under this lease.
+-- write that was committed under this lease. read_until: some process has readers of the stream, and says so again before then.
 CREATE TABLE leases (
   tenant_id        uuid NOT NULL,
   conversation_id  uuid NOT NULL,
@@ -174,6 +176,7 @@ CREATE TABLE leases (
   next_message_seq bigint NOT NULL,
   expires_at       timestamptz,
   last_write       uuid,
+  read_until       timestamptz,
   PRIMARY KEY (tenant_id, conversation_id)
 ) WITH (fillfactor = 50);
 
@@ -529,6 +532,7 @@ CREATE TABLE budget_periods (
   PRIMARY KEY (tenant_id, budget_id, subject, period_start),
   FOREIGN KEY (tenant_id, budget_id) REFERENCES budgets (tenant_id, id) ON DELETE CASCADE
 ) WITH (fillfactor = 50);
+CREATE INDEX budget_periods_by_start ON budget_periods (period_start, tenant_id);
 
 -- The worst cases of requests in progress, one row per request and counter. Whoever changes a row has locked its counter.
 CREATE TABLE budget_reservations (

@@ -141,7 +141,7 @@ CREATE INDEX console_sessions_expiring ON console_sessions (expires_at);
 
 -- updated_at: when a message or the state was last written. state and summary may be long and come last: a list reads the columns before them only.
 -- summary: the messages up to the seq summary_until, in short; the model gets the summary in their place.
--- summary_untrusted: a JSON array of the untrusted results among them.
+-- summary_untrusted: a JSON array of the untrusted results among them. metadata: what a client of /v1/conversations stores with it.
 CREATE TABLE conversations (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -155,6 +155,7 @@ CREATE TABLE conversations (
   summary    TEXT,
   summary_until INTEGER,
   summary_untrusted TEXT,
+  metadata   TEXT NOT NULL DEFAULT '{}',
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
 CREATE INDEX conversations_by_user ON conversations (tenant_id, user_id, id);
@@ -519,6 +520,7 @@ CREATE TABLE budget_periods (
   PRIMARY KEY (tenant_id, budget_id, subject, period_start),
   FOREIGN KEY (tenant_id, budget_id) REFERENCES budgets (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX budget_periods_by_start ON budget_periods (period_start, tenant_id);
 
 -- The worst cases of requests in progress, one row per request and counter. Few rows: no other index pays for its writes.
 CREATE TABLE budget_reservations (
