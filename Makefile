@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests client-matrix schema-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -68,9 +68,10 @@ without-flights:
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
 	$(CARGO) test -p werkruf --no-default-features --quiet
 
-test: toolchain check without-flights outside-tests client-tests console-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+test: toolchain console check without-flights outside-tests client-tests schema-tests console-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
 
-test-full: test ## `test`, then the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
+test-full: test ## `test`, then all clients over both APIs, and the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
+	$(MAKE) client-matrix
 	$(MAKE) hostile
 	$(MAKE) interference
 	$(MAKE) chaos DATABASE=sqlite
@@ -112,6 +113,16 @@ interference: toolchain ## Compare what actors are told over rows that they may 
 client-tests:
 	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/clients/run
+
+# All clients over both APIs. The table of docs/openai.md must be what the run saw.
+client-matrix:
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/clients/run --full
+
+# Requests made from /openapi.json, for three minutes. schemathesis is installed once, under target/schema.
+schema-tests:
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/schema/run
 
 # The console in Debian's Chromium, which is installed if it is missing. The server has to contain the console of this checkout.
 console-tests: console

@@ -72,8 +72,8 @@ def calls(*wanted, before=""):
 
 
 class Model(FakeServer):
-    """Answers each chat completion with the next entry of the script: chunks, ("status", code, headers), ("cut", chunks),
-    or a function of the request that returns one of these. An empty script answers 'Done.', or what `default` makes of the request.
+    """Answers each chat completion with the next entry of the script: chunks (a function among them is called, to wait for something),
+    ("status", code, headers, body), ("cut", chunks), or a function of the request that returns one of these. An empty script answers 'Done.', or what `default` makes of the request.
     `usage` is what it reports for every answer: tokens of the prompt and of the answer."""
 
     def __init__(self):
@@ -95,7 +95,8 @@ class Model(FakeServer):
 
             def respond(self, entry):
                 if isinstance(entry, tuple) and entry[0] == "status":
-                    return self.answer(entry[1], {"error": {"message": "scripted", "type": "server_error"}}, entry[2] if len(entry) > 2 else None)
+                    status, headers, body = [*entry[1:], None, None][:3]
+                    return self.answer(status, body or {"error": {"message": "scripted", "type": "server_error"}}, headers)
                 cut = isinstance(entry, tuple)
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream")
@@ -105,6 +106,9 @@ class Model(FakeServer):
                 usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
                 chunks = entry[1][:-1] if cut else entry + [{**chunk({}), "choices": [], "usage": usage}]
                 for item in chunks:
+                    if callable(item):
+                        item()
+                        continue
                     self.wfile.write(b"data: " + json.dumps(item).encode() + b"\n\n")
                     self.wfile.flush()
                 if not cut:

@@ -1,15 +1,17 @@
 // The Vercel AI SDK over the API named in $API; it runs the client's tool and sends the result by itself.
 // Over Responses it names earlier items by their ids.
 import { createOpenAI } from "@ai-sdk/openai";
-import { stepCountIs, streamText, tool } from "ai";
+import { generateObject, generateText, isStepCount, streamText, tool } from "ai";
 import { z } from "zod";
 
-const openai = createOpenAI({ baseURL: process.env.BASE_URL, apiKey: process.env.API_KEY });
-const model = openai[process.env.API]("gpt-4o-mini");
+import { API, API_KEY, BASE_URL, PNG, refused, run } from "./lines.mjs";
+
+const openai = createOpenAI({ baseURL: BASE_URL, apiKey: API_KEY });
+const model = openai[API]("gpt-4o-mini");
 
 async function turn(options) {
   const received = { text: "", pieces: 0, calls: [] };
-  const result = streamText({ model, maxRetries: 0, onError: ({ error }) => { throw error; }, ...options });
+  const result = streamText({ model, onError: ({ error }) => { throw error; }, ...options });
   for await (const part of result.fullStream) {
     if (part.type === "error") throw part.error;
     if (part.type === "text-delta") { received.text += part.text; received.pieces += 1; }
@@ -18,12 +20,12 @@ async function turn(options) {
   return { ...received, total_tokens: (await result.totalUsage).totalTokens };
 }
 
-const scenes = {
-  server_tools: () => turn({ prompt: "tea and cake please" }),
+await run({
+  server_tool: () => turn({ prompt: "tea and cake please" }),
   client_tool: () => turn({
-    system: "Be brief.",
+    instructions: "Be brief.",
     prompt: "How is the weather in Bonn?",
-    stopWhen: stepCountIs(3),
+    stopWhen: isStepCount(3),
     tools: {
       my_weather: tool({
         description: "The weather of a city",
@@ -32,6 +34,20 @@ const scenes = {
       }),
     },
   }),
-};
-
-console.log(JSON.stringify(await scenes[process.argv[2]]()));
+  structured: async () =>
+    (await generateObject({ model, schema: z.object({ city: z.string(), degrees: z.number() }), prompt: "The weather in Bonn?" })).object,
+  async image() {
+    const content = [{ type: "text", text: "What is this?" }, { type: "image", image: Buffer.from(PNG, "base64"), mediaType: "image/png" }];
+    return { text: (await generateText({ model, messages: [{ role: "user", content }] })).text };
+  },
+  usage: async () => ({ total_tokens: (await generateText({ model, prompt: "tea please" })).usage.totalTokens }),
+  overflow: () => refused(() => generateText({ model, prompt: "a long story" })),
+  async stop() {
+    const abort = new AbortController();
+    const result = streamText({ model, prompt: "count", abortSignal: abort.signal });
+    for await (const text of result.textStream) {
+      abort.abort();
+      return { text };
+    }
+  },
+});

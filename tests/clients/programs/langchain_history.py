@@ -1,10 +1,11 @@
 """langchain-core reads a conversation that Werkruf exported, and Werkruf imports what langchain-core writes."""
 import json
 import os
-import sys
 import urllib.request
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_from_dict, messages_to_dict
+
+from lines import run
 
 API = os.environ["BASE_URL"].removesuffix("/v1") + "/api/conversations"
 
@@ -20,8 +21,7 @@ def without_id(message):
     return type(message), message.content, message.name, getattr(message, "tool_calls", None), getattr(message, "tool_call_id", None)
 
 
-def history():
-    conversation = sys.argv[2]
+def history(conversation):
     exported = messages_from_dict(call("GET", f"{API}/{conversation}/messages?format=langchain")["messages"])
     assert [type(message) for message in exported] == [HumanMessage, AIMessage, ToolMessage, ToolMessage, AIMessage], exported
     calling = exported[1]
@@ -35,4 +35,4 @@ def history():
     return {"calls": [{"name": one["name"], "arguments": one["args"]} for one in calling.tool_calls], "text": exported[-1].content, "plain": plain}
 
 
-print(json.dumps(history()))
+run({"history": history})

@@ -20,6 +20,7 @@ use werkruf_runtime::Idempotency;
 use super::ApiState;
 use super::byte_budget::Reservation;
 use super::error::ApiError;
+use super::gzip::{self, Coding, GzipReader, GzipRefusal};
 use super::json_values::RawFields;
 use crate::listen::SlowBody;
 
@@ -32,6 +33,7 @@ const KEY_LIMIT: usize = 255;
 /// The body of a request that was not read yet, with the request's reservation of memory.
 pub(crate) struct RequestBody {
     body: Body,
+    coding: Coding,
     reservation: Arc<Reservation>,
 }
 
@@ -41,7 +43,7 @@ impl FromRequest<Arc<ApiState>> for RequestBody {
     async fn from_request(mut request: Request, api: &Arc<ApiState>) -> Result<Self, Infallible> {
         let reservation = request.extensions_mut().remove::<Arc<Reservation>>();
         let reservation = reservation.unwrap_or_else(|| Arc::new(Reservation::of_request(api, &request)));
-        Ok(Self { body: request.into_body(), reservation })
+        Ok(Self { coding: Coding::of(request.headers()), body: request.into_body(), reservation })
     }
 }
 
@@ -113,7 +115,40 @@ pub(crate) async fn bytes_up_to(body: RequestBody, limit: usize) -> Result<RawBo
 
 /// Reads the body; `None` if it is larger than the limit. What it takes is reserved as it arrives: a declared length is only a word.
 /// A body that is refused is read on and dropped, without a reservation, so that the client can read the error response.
-async fn read_up_to(RequestBody { body, reservation }: RequestBody, limit: usize) -> Result<Option<RawBody>, ApiError> {
+async fn read_up_to(RequestBody { body, coding, reservation }: RequestBody, limit: usize) -> Result<Option<RawBody>, ApiError> {
+    match coding {
+        Coding::Plain => read_plain(body, reservation, limit).await,
+        Coding::Gzip => read_gzip(body, reservation, limit).await,
+        Coding::Unknown => Err(gzip::unsupported()),
+    }
+}
+
+/// Reads a compressed body. The limit holds for what arrives and for what it becomes.
+async fn read_gzip(body: Body, reservation: Arc<Reservation>, limit: usize) -> Result<Option<RawBody>, ApiError> {
+    let mut reader = Ok(GzipReader::new(limit, Arc::clone(&reservation)));
+    let mut chunks = body.into_data_stream();
+    let mut received = 0;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| read_error(&error))?;
+        received += chunk.len();
+        if received > limit.saturating_add(DRAIN_LIMIT) {
+            break;
+        }
+        let Ok(inflater) = &mut reader else { continue };
+        let pushed = if received > limit { Err(GzipRefusal::TooLarge) } else { inflater.push(&chunk) };
+        if let Err(refusal) = pushed {
+            reader = Err(refusal);
+            reservation.release();
+        }
+    }
+    match reader.and_then(GzipReader::finish) {
+        Ok(bytes) => Ok(Some(RawBody { bytes, reservation })),
+        Err(GzipRefusal::TooLarge) => Ok(None),
+        Err(GzipRefusal::Refused(error)) => Err(error),
+    }
+}
+
+async fn read_plain(body: Body, reservation: Arc<Reservation>, limit: usize) -> Result<Option<RawBody>, ApiError> {
     let mut reserved = Ok(());
     let mut chunks = body.into_data_stream();
     let mut first: Option<Bytes> = None;
@@ -262,12 +297,12 @@ mod tests {
     use axum::body::Body;
     use http::{HeaderMap, HeaderValue};
 
-    use super::{ApiError, RawBody, RequestBody, accepts, idempotency};
+    use super::{ApiError, Coding, RawBody, RequestBody, accepts, idempotency};
     use crate::api::byte_budget::{ByteBudget, Owner, Reservation};
 
     fn unread(body: Body, budget: u64) -> RequestBody {
         let owner = Owner::Key(werkruf_contract::Uuid::nil());
-        RequestBody { body, reservation: Arc::new(Reservation::new(Arc::new(ByteBudget::new(budget)), owner)) }
+        RequestBody { body, coding: Coding::Plain, reservation: Arc::new(Reservation::new(Arc::new(ByteBudget::new(budget)), owner)) }
     }
 
     async fn bytes(body: Body) -> Result<RawBody, ApiError> {

@@ -47,6 +47,7 @@ impl ApiError {
             | StatusCode::NOT_FOUND
             | StatusCode::METHOD_NOT_ALLOWED
             | StatusCode::PAYLOAD_TOO_LARGE
+            | StatusCode::UNSUPPORTED_MEDIA_TYPE
             | StatusCode::CONFLICT
             | StatusCode::GONE
             | StatusCode::UNPROCESSABLE_ENTITY => ToolErrorType::Validation,

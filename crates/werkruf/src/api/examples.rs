@@ -48,7 +48,9 @@ impl Examples<'_> {
     }
 
     fn fill(&self, content: &mut Value, written: Option<&Value>) {
-        for (_, media) in content.as_object_mut().into_iter().flatten() {
+        for (kind, media) in content.as_object_mut().into_iter().flatten() {
+            // The written answer is the one in JSON.
+            let written = written.filter(|_| kind != "text/event-stream");
             let example = written.cloned().unwrap_or_else(|| self.of(&media["schema"], "", 0));
             media["example"] = example;
         }

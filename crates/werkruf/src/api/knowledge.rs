@@ -72,9 +72,18 @@ struct AddedDocuments {
 #[into_params(parameter_in = Query)]
 struct CollectionQuery {
     collection: Option<String>,
-    /// The last id of the page before, for lists.
+}
+
+/// Selects a page of a collection; `default` by default.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct DocumentPage {
+    collection: Option<String>,
+    /// The last id of the page before.
     after: Option<String>,
-    limit: Option<u32>,
+    /// 1 to 1000; 100 by default.
+    #[param(value_type = Option<u32>)]
+    limit: Option<String>,
 }
 
 /// A document without its text.
@@ -235,14 +244,14 @@ pub(super) fn read(raw: &body::RawBody, shape: Shape) -> Result<(Option<String>,
 }
 
 /// Lists documents by id, without their text.
-#[utoipa::path(get, path = "/api/knowledge/documents", operation_id = "knowledge_list", tag = "knowledge", params(CollectionQuery),
+#[utoipa::path(get, path = "/api/knowledge/documents", operation_id = "knowledge_list", tag = "knowledge", params(DocumentPage),
     responses((status = 200, body = DocumentList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn list(
     State(api): State<Arc<ApiState>>,
     Authenticated(identity): Authenticated,
-    Params(query): Params<CollectionQuery>,
+    Params(query): Params<DocumentPage>,
 ) -> Result<Json<DocumentList>, ApiError> {
-    let limit = query.limit.unwrap_or(100).clamp(1, 1_000);
+    let limit = page::limit(query.limit.as_deref())?;
     let (grantee, collection) = (grantee(&identity), collection_or_default(identity.collection_for(query.collection)?));
     let rows = api.app.database.knowledge().documents(grantee.clone(), collection.clone(), query.after, limit).await?;
     if rows.is_empty() && api.app.database.knowledge().newest_change(grantee.clone(), collection.clone()).await?.is_none() {

@@ -33,6 +33,7 @@ mod examples;
 mod explain;
 #[cfg(feature = "flights")]
 mod flights;
+mod gzip;
 mod health;
 pub(crate) mod history;
 mod invoke;
@@ -45,6 +46,7 @@ mod legacy;
 pub(crate) mod lookup;
 mod metrics;
 mod openapi;
+mod openapi_complete;
 pub(crate) mod outage;
 mod outbox;
 mod page;
@@ -184,8 +186,10 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn(pages::lead_to_console))
         .layer(from_fn_with_state(Arc::clone(&api), outage::refuse))
         .layer(cors)
+        .layer(from_fn(cors::allow_sdk_headers))
         .layer(CatchPanicLayer::custom(envelope::panicked))
         .layer(from_fn_with_state(Arc::clone(&api), envelope::envelope))
+        .layer(from_fn(gzip::compress))
         .layer(from_fn_with_state(Arc::clone(&api), access_log::record))
         .with_state(api);
     // A layer of the router itself would come after the path was matched.

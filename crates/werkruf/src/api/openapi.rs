@@ -10,7 +10,7 @@ use werkruf_contract::{
     ToolStarted, schema_of,
 };
 
-use super::{authenticated_routes, examples, open_routes};
+use super::{authenticated_routes, examples, open_routes, openapi_complete};
 use crate::config::ModulesOn;
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(write);
@@ -46,8 +46,10 @@ fn write() -> String {
             *code = error_code_reference();
         }
     }
+    openapi_complete::add_schemas(&mut schemas, &error_code_reference());
     schemas.sort_keys();
     document["components"]["schemas"] = Value::Object(schemas);
+    openapi_complete::complete(&mut document);
     examples::add(&mut document);
     serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
 }

@@ -41,7 +41,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 
 /// Chat Completions, compatible with OpenAI. `model` names an assistant; any other name means the default assistant.
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "openai",
-    request_body(content = Object, description = "As OpenAI describes it; unknown fields are ignored."),
+    request_body = ref("#/components/schemas/ChatCompletionRequest"),
     params(ContextHeaders,
         ("X-Conversation-Id" = Option<String>, Header, description = "Continues this conversation with the new messages of the request."),
         ("X-Werkruf-Tools" = Option<String>, Header, description = "The server's tools that may be used: `none`, or names separated by commas."),

@@ -27,7 +27,7 @@ fn row(message: &NewMessage) -> MessageRow {
     }
 }
 
-fn stored(items: Value) -> (Vec<MessageRow>, NewRows) {
+fn stored(items: &Value) -> (Vec<MessageRow>, NewRows) {
     let rows = new_rows(&clock(), items.as_array().unwrap().clone(), &[]).unwrap();
     (rows.messages.iter().map(row).collect(), rows)
 }
@@ -48,7 +48,7 @@ fn asked() -> Value {
 
 #[test]
 fn items_are_stored_and_listed_in_their_order() {
-    let (rows, made) = stored(asked());
+    let (rows, made) = stored(&asked());
     assert_eq!(
         rows.iter().map(|row| (row.role.as_str(), row.status.as_deref())).collect::<Vec<_>>(),
         [("user", None), ("assistant", None), ("tool", Some("success")), ("tool", Some("pending")),]
@@ -67,7 +67,7 @@ fn items_are_stored_and_listed_in_their_order() {
 
 #[test]
 fn an_id_that_comes_again_is_replaced() {
-    let (rows, _) = stored(asked());
+    let (rows, _) = stored(&asked());
     let again = json!([
         {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "snow"},
@@ -80,7 +80,7 @@ fn an_id_that_comes_again_is_replaced() {
 
 #[test]
 fn removing_an_item_keeps_the_history_valid() {
-    let (rows, made) = stored(asked());
+    let (rows, made) = stored(&asked());
     let id = |at: usize| made.items[at]["id"].as_str().unwrap();
     let changes = |at: usize| removal(&rows, id(at)).unwrap().into_iter().map(|edit| (edit.id, edit.change)).collect::<Vec<_>>();
     assert_eq!(changes(0), [(rows[0].id, MessageChange::Delete)]);
@@ -92,7 +92,7 @@ fn removing_an_item_keeps_the_history_valid() {
     assert!(tool_calls.as_ref().unwrap().contains("c2") && !tool_calls.as_ref().unwrap().contains("c1"));
     let [(_, MessageChange::Replace { content, tool_calls, .. })] = &changes(1)[..] else { panic!("one change") };
     assert!(content.is_empty() && tool_calls.as_ref().unwrap().contains("c1"));
-    let (single, made) = stored(json!([{"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}]));
+    let (single, made) = stored(&json!([{"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}]));
     let edits = removal(&single, made.items[0]["id"].as_str().unwrap()).unwrap();
     assert_eq!(
         edits.iter().map(|edit| (edit.id, edit.change.clone())).collect::<Vec<_>>(),

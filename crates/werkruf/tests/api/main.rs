@@ -113,3 +113,5 @@ mod usage_costs;
 mod webhooks;
 #[cfg(test)]
 mod whatsapp;
+#[cfg(test)]
+mod wire;

@@ -1,14 +1,20 @@
-"""`langchain-openai` over the API named in $API, as an agent would use it: every request sends the whole history."""
-import json
-import os
-import sys
-
+"""`langchain-openai` over the API named in $API: the model alone, which sends the whole history with every request."""
+import openai
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from pydantic import BaseModel
 
-options = {"chat": {"stream_usage": True}, "responses": {"use_responses_api": True}}[os.environ["API"]]
-model = ChatOpenAI(model="gpt-4o-mini", base_url=os.environ["BASE_URL"], api_key=os.environ["API_KEY"], max_retries=0, **options)
+from lines import API, API_KEY, BASE_URL, PNG_URL, refused, run
+
+options = {"chat": {"stream_usage": True}, "responses": {"use_responses_api": True}}[API]
+model = ChatOpenAI(model="gpt-4o-mini", base_url=BASE_URL, api_key=API_KEY, **options)
+
+
+class Weather(BaseModel):
+    """The weather of a city."""
+    city: str
+    degrees: int
 
 
 @tool
@@ -32,7 +38,7 @@ def turn(model, messages):
     return whole, pieces
 
 
-def server_tools():
+def server_tool():
     whole, pieces = turn(model, [HumanMessage("tea and cake please")])
     return {"text": text(whole), "pieces": pieces, "calls": whole.tool_calls, "total_tokens": whole.usage_metadata["total_tokens"]}
 
@@ -45,8 +51,28 @@ def client_tool():
     messages.append(calling)
     messages += [ToolMessage(my_weather.invoke(call["args"]), tool_call_id=call["id"]) for call in calling.tool_calls]
     # Chat is streamed again; over Responses the second request is not, so both ways are seen.
-    whole = turn(bound, messages)[0] if os.environ["API"] == "chat" else bound.invoke(messages)
+    whole = turn(bound, messages)[0] if API == "chat" else bound.invoke(messages)
     return {"text": text(whole), "calls": [{"name": call["name"], "arguments": call["args"]} for call in calling.tool_calls]}
 
 
-print(json.dumps({"server_tools": server_tools, "client_tool": client_tool}[sys.argv[1]]()))
+def image():
+    content = [{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {"url": PNG_URL}}]
+    return {"text": text(model.invoke([HumanMessage(content)]))}
+
+
+def stop():
+    stream = model.stream([HumanMessage("count")])
+    first = next(text(chunk) for chunk in stream if text(chunk))
+    stream.close()
+    return {"text": first}
+
+
+run({
+    "server_tool": server_tool,
+    "client_tool": client_tool,
+    "structured": lambda: model.with_structured_output(Weather).invoke("The weather in Bonn?").model_dump(),
+    "image": image,
+    "usage": lambda: {"total_tokens": model.invoke("tea please").usage_metadata["total_tokens"]},
+    "overflow": lambda: refused(lambda: model.invoke("a long story"), openai.BadRequestError),
+    "stop": stop,
+})
