@@ -49,12 +49,15 @@ def held(content, pieces, at):
 class Console:
     """One server and one browser for all checks. Each check has pages of its own."""
 
+    def __init__(self, model="fake"):
+        self.model_name = model
+
     def __enter__(self):
         expect.set_options(timeout=TIMEOUT_MS)
         self.playwright = sync_playwright().start()
         self.browser = self.playwright.chromium.launch(executable_path="/usr/bin/chromium", args=ARGUMENTS)
         self.model = Model()
-        self.server = Server(self.model, env={"WERKRUF_LIMIT_REQUESTS_PER_MINUTE_USER": "0", "WERKRUF_LIMIT_REQUESTS_PER_MINUTE_KEY": "0"})
+        self.server = Server(self.model, env={"OPENAI_MODEL": self.model_name, "WERKRUF_LIMIT_REQUESTS_PER_MINUTE_USER": "0", "WERKRUF_LIMIT_REQUESTS_PER_MINUTE_KEY": "0"})
         self.contexts = []
         return self
 

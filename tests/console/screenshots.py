@@ -24,7 +24,7 @@ def fill(console):
     console.ask("Break something", calls(("test_panic", {})), text("The tool failed; nothing was changed."))
     console.ask("Who may read my requests?", calls(("get_user_info", {})), text("You, your lead and the administrators."), user=2)
     console.ask("Order a desk lamp for the front desk", calls(("create_request", {"title": "Desk lamp for the front desk", "description": "The old one flickers."})), user=2)
-    shown = console.ask("What is on my desk today?", calls(("get_requests", {}), ("get_todos", {}), ("get_worktime", {}), ("test_sleep", {"ms": 60})), text(ANSWER, pieces=8))
+    shown = console.ask("What is on my desk today?", calls(("get_requests", {}), ("get_todos", {}), ("get_worktime", {})), text(ANSWER, pieces=8))
     status, _, _ = console.server.call("POST", "/api/knowledge/documents", {"documents": DOCUMENTS})
     assert status == 200, status
     console.server.call("POST", "/api/budgets", {"scope": "tenant", "period": "day", "unit": "tokens", "limit": 200_000})
@@ -61,7 +61,7 @@ def prepare(page, name):
 def take(folder, views=None):
     """Writes `console.png`, the picture of the README, and `console/NAME.png` for each view."""
     (folder / "console").mkdir(parents=True, exist_ok=True)
-    with Console() as console:
+    with Console(model="sample-model") as console:
         paths = fill(console)
         page = console.page("chat", viewport={"width": WIDTH, "height": HEIGHT})
         for name, path in paths.items():

@@ -8,7 +8,7 @@ import { useResource } from '../resource';
 import { query, setQuery, to } from '../router';
 import { personName } from '../session';
 
-const STATUSES = ['pending', 'approved', 'denied', 'expired'];
+const STATUSES = ['pending', 'approved', 'denied', 'expired', 'canceled'] as const;
 
 function Card({ approval, reload }: { approval: Approval; reload: () => Promise<void> }) {
   const decide = (decision: 'approve' | 'deny') => async () => {
@@ -46,7 +46,8 @@ function Card({ approval, reload }: { approval: Approval; reload: () => Promise<
 }
 
 export function ApprovalsView() {
-  const status = query.value.get('status') ?? 'pending';
+  const wanted = query.value.get('status') ?? 'pending';
+  const status = STATUSES.find((one) => one === wanted) ?? 'all';
   const list = useResource((signal) => api.get('/api/approvals', { query: { status: status === 'all' ? undefined : status, order: 'desc', limit: 200 }, signal }), [status], {
     kinds: ['approval'],
   });

@@ -19,9 +19,11 @@ export interface CallRow {
   summary: string;
 }
 
+export const STATUSES = ['queued', 'running', 'succeeded', 'failed', 'timeout', 'canceled'] as const;
+
 export interface CallFilter {
   tool: string;
-  status: string;
+  status: (typeof STATUSES)[number] | '';
   conversation_id: string;
 }
 
@@ -80,7 +82,7 @@ export class CallList {
   }
 
   private page(after?: string, limit = PAGE) {
-    return api.get('/api/tool-calls', { query: { ...this.filter, order: 'desc', limit, after }, signal: this.abort.signal });
+    return api.get('/api/tool-calls', { query: { ...this.filter, status: this.filter.status || undefined, order: 'desc', limit, after }, signal: this.abort.signal });
   }
 
   /** Loads the next older page. */

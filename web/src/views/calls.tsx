@@ -10,9 +10,8 @@ import { VirtualList } from '../parts/virtual-list';
 import { useResource } from '../resource';
 import { BASE, query, segments, setQuery, to } from '../router';
 import { CallDetail } from './call';
-import { type CallFilter, CallList, type CallRow } from './call-list';
+import { type CallFilter, CallList, type CallRow, STATUSES } from './call-list';
 
-const STATUSES = ['queued', 'running', 'succeeded', 'failed', 'timeout', 'canceled'];
 const ROW_HEIGHT = 56;
 
 function Filters({ filter, rows }: { filter: CallFilter; rows: readonly CallRow[] }) {
@@ -33,7 +32,7 @@ function Filters({ filter, rows }: { filter: CallFilter; rows: readonly CallRow[
         </select>
       </Field>
       <Field label={t('status')}>
-        <select data-testid="calls-filter-status" value={filter.status} onChange={(event) => set({ status: event.currentTarget.value })}>
+        <select data-testid="calls-filter-status" value={filter.status} onChange={(event) => set({ status: event.currentTarget.value as CallFilter['status'] })}>
           <option value="">{t('all')}</option>
           {STATUSES.map((status) => (
             <option value={status}>{word(status)}</option>
@@ -69,7 +68,7 @@ function Row({ row, current, search }: { row: CallRow; current: boolean; search:
 export function CallsView() {
   const id = segments.value[1];
   const params = query.value;
-  const filter: CallFilter = { tool: params.get('tool') ?? '', status: params.get('status') ?? '', conversation_id: params.get('conversation_id') ?? '' };
+  const filter: CallFilter = { tool: params.get('tool') ?? '', status: STATUSES.find((one) => one === params.get('status')) ?? '', conversation_id: params.get('conversation_id') ?? '' };
   const search = params.size ? `?${params.toString()}` : '';
   const list = useMemo(() => new CallList(filter), [filter.tool, filter.status, filter.conversation_id, actingFor.value]);
   useEffect(() => {

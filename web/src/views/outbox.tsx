@@ -7,7 +7,7 @@ import { ActionButton, Empty, Field, Loaded, Page, Status } from '../parts/basic
 import { useResource } from '../resource';
 import { query, setQuery, to } from '../router';
 
-const STATUSES = ['dead', 'held', 'pending', 'sending', 'sent', 'delivered', 'read'];
+const STATUSES = ['dead', 'held', 'pending', 'sending', 'sent', 'delivered', 'read'] as const;
 
 function Row({ row, reload }: { row: OutboxRow; reload: () => Promise<void> }) {
   const act = (path: '/api/outbox/{id}/retry' | '/api/outbox/{id}/release') => async () => {
@@ -35,13 +35,13 @@ function Row({ row, reload }: { row: OutboxRow; reload: () => Promise<void> }) {
 }
 
 export function OutboxView() {
-  const status = query.value.get('status') ?? '';
-  const list = useResource((signal) => api.get('/api/outbox', { query: { status: status || undefined, order: 'desc', limit: 200 }, signal }), [status], { kinds: ['outbox'] });
+  const status = STATUSES.find((one) => one === query.value.get('status'));
+  const list = useResource((signal) => api.get('/api/outbox', { query: { status, order: 'desc', limit: 200 }, signal }), [status], { kinds: ['outbox'] });
   return (
     <Page title={t('nav_outbox')} intro={t('outbox_intro')}>
       <form class="filters" onSubmit={(event) => event.preventDefault()}>
         <Field label={t('status')}>
-          <select data-testid="outbox-filter-status" value={status} onChange={(event) => setQuery({ status: event.currentTarget.value })}>
+          <select data-testid="outbox-filter-status" value={status ?? ''} onChange={(event) => setQuery({ status: event.currentTarget.value })}>
             <option value="">{t('all')}</option>
             {STATUSES.map((one) => (
               <option value={one}>{word(one)}</option>

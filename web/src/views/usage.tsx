@@ -26,7 +26,7 @@ function range(days: number) {
 
 async function load(days: number, signal: AbortSignal) {
   const { query } = range(days);
-  const report = (group_by: string) => api.get('/api/usage', { query: { ...query, group_by }, signal });
+  const report = (group_by: 'day' | 'model' | 'tool' | 'user') => api.get('/api/usage', { query: { ...query, group_by }, signal });
   const [day, model, tool, user] = await Promise.all([report('day'), report('model'), report('tool'), report('user')]);
   return { day, model, tool, user };
 }
