@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests client-matrix schema-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests client-matrix schema-tests mcp-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -68,7 +68,7 @@ without-flights:
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
 	$(CARGO) test -p werkruf --no-default-features --quiet
 
-test: toolchain console check without-flights outside-tests client-tests schema-tests console-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+test: toolchain console check without-flights outside-tests client-tests schema-tests mcp-tests console-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
 
 test-full: test ## `test`, then all clients over both APIs, and the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
 	$(MAKE) client-matrix
@@ -133,6 +133,11 @@ console-tests: console
 screenshots: console ## Take the pictures of the README and of docs/console.md again
 	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/console/run --screenshots
+
+# Real clients of the Model Context Protocol and its conformance suite. Their packages are installed once, under target/mcp.
+mcp-tests:
+	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+	tests/mcp/run
 
 # The commands of docs/tutorial.md and docs/writing-a-tool.md, with Debian's nginx under target/nginx.
 tutorial-tests:

@@ -11,6 +11,8 @@ EXEMPT = {
     "GET /openapi.json": "It is part of the program.",
     "POST /api/console/sessions": "It takes a key in its body, and answers with a status alone.",
     "GET /api/stream": "It has no end. The tests of the API (hints.rs) check whom it tells what.",
+    "GET /mcp": "It continues a stream of a session, and a session belongs to the credential that opened it (tests/outside/check_mcp.py).",
+    "DELETE /mcp": "It ends a session of the same credential.",
     "GET /webhooks/whatsapp": "It answers Meta's handshake and reads no rows.",
     "POST /webhooks/whatsapp": "Only Meta can sign its requests; it answers with a status alone.",
 }
@@ -51,6 +53,24 @@ def invoke(ask):
         ("create_request", {"title": ask.words(), "responsibleId": ask.random.randint(1, 60)}), ("search_knowledge_base", {"query": ask.words()}), ("remember", {"content": ask.words()}),
         ("read_result", {"job_id": ask.id("call"), "offset": 0}), ("crm", {}), ("none_such", {})))
     return f"/api/tools/{tool}/invoke", {"input": arguments, **ask.random.choice(({}, {"conversation_id": ask.id("conversation")}))}, ask.context()
+
+
+def mcp(ask):
+    """A message of the Model Context Protocol without a session. What it calls and reads is what the other routes call and read."""
+    version = "2026-07-28"
+    method, params = ask.random.choice((
+        ("tools/list", {}), ("resources/list", {}), ("resources/templates/list", {}),
+        ("tools/call", {"name": "test_echo", "arguments": {"value": ask.words()}}),
+        ("tools/call", {"name": "get_requests", "arguments": {"userId": ask.random.randint(1, 60)}}),
+        ("tools/call", {"name": "search_knowledge_base", "arguments": {"query": ask.words()}}),
+        ("resources/read", {"uri": f"werkruf://knowledge/{ask.random.choice(('default', 'hidden', 'notes'))}/d{ask.random.randint(0, 60)}"}),
+        ("tasks/get", {"taskId": "00000000-0000-7000-8000-0000000000ff"})))
+    meta = {"io.modelcontextprotocol/protocolVersion": version, "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    headers = {"accept": "application/json, text/event-stream", "mcp-protocol-version": version, "mcp-method": method}
+    name = params.get("name") or params.get("uri") or params.get("taskId")
+    if name:
+        headers["mcp-name"] = name
+    return None, {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}, headers
 
 
 def document(ask):
@@ -102,6 +122,8 @@ ROUTES = {
     "POST /api/admin/backup": lambda ask: (None, {"path": "/nowhere/x.db"}, {}),
     "POST /api/admin/import": lambda ask: (None, {"from": "sqlite:/nowhere/x.db"}, {}),
     "POST /api/admin/reload": lambda ask: (None, None, {}),
+    "GET /api/admin/tools": lambda ask: (None, None, {}),
+    "POST /api/admin/tools/{name}/accept": lambda ask: ("/api/admin/tools/x_y/accept", None, {}),
     "GET /api/admin/status": lambda ask: (None, None, {}),
     "GET /api/admin/doctor": lambda ask: (None, None, {}),
     "GET /metrics": lambda ask: (None, None, {}),
@@ -177,6 +199,7 @@ ROUTES = {
     "GET /api/tools": lambda ask: (None, None, {}),
     "GET /api/tools/{name}": lambda ask: (f"/api/tools/{ask.random.choice(('test_echo', 'crm', 'none'))}", None, {}),
     "POST /api/tools/{name}/invoke": invoke,
+    "POST /mcp": mcp,
     "GET /api/turns/{id}": at("/api/turns/{id}"),
     "POST /api/turns/{id}/cancel": at("/api/turns/{id}/cancel"),
     "GET /api/turns/{id}/timeline": at("/api/turns/{id}/timeline"),

@@ -59,6 +59,8 @@ string_enum! {
         TooManyCalls = "too_many_calls",
         /// The person wrote more messages than `turns_per_minute_user` allows.
         TooManyTurns = "too_many_turns",
+        /// The server of the tool has changed its definition, and the operator has not accepted it.
+        ToolChanged = "tool_changed",
         ToolPanicked = "tool_panicked",
         ToolTimeout = "tool_timeout",
         TurnDeadline = "turn_deadline",

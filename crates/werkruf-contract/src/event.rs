@@ -14,6 +14,7 @@ string_enum! {
     EventType {
         Init = "init",
         ToolStarted = "tool_started",
+        ToolProgress = "tool_progress",
         ToolFinished = "tool_finished",
         ApprovalRequired = "approval_required",
         AssistantToken = "assistant_token",
@@ -72,6 +73,18 @@ pub struct ToolStarted {
     pub call_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
+}
+
+/// `tool_progress`: how far a running call is; not stored as a row.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ToolProgress {
+    pub tool: String,
+    pub job_id: Uuid,
+    /// Grows with every event of a call.
+    pub progress: f64,
+    /// Null if the tool does not know it.
+    pub total: Option<f64>,
+    pub message: Option<String>,
 }
 
 /// `tool_finished`: the row is terminal and durable.

@@ -15,6 +15,7 @@ mod json_size;
 mod models;
 mod outcome;
 mod principal;
+mod progress;
 mod results;
 mod schema;
 mod texts;
@@ -30,15 +31,16 @@ pub use error::{Failure, Happened, ToolError, ToolErrorDetail, ToolErrorMeta, To
 pub use error_code::ErrorCode;
 pub use event::{
     ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, CallResult, ChatMessage, ClientCall, DebugEntry, ErrorEvent,
-    EventType, Final, FinishReason, Init, ToolFinished, ToolStarted, Usage,
+    EventType, Final, FinishReason, Init, ToolFinished, ToolProgress, ToolStarted, Usage,
 };
 pub use hex::hex;
 pub use json_size::{MAX_JSON_VALUES, count_json_values, json_bytes};
 pub use models::{Citation, ModelSource, Models, NoModels, TextAnswer, TextRequest};
 pub use outcome::{ToolOutput, ToolResult, ToolResultMeta};
 pub use principal::{Access, HeldPermission, Need, Permission, Principal, Role, Scope, Tenant};
+pub use progress::{NoProgress, Progress};
 pub use results::{MODEL_BYTES, NoResults, Results, StoredResult, excerpt};
-pub use schema::{Shape, parameters_of, strict};
+pub use schema::{Shape, output_of_type, parameters_of, strict};
 pub use tool::{
     BoxFuture, Invocation, NeedForOthers, PENDING_QUESTION, Reply, State, Tool, ToolSpec, Trust, merge_concurrent, merge_state,
 };

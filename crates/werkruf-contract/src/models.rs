@@ -1,5 +1,6 @@
 //! What a tool may request from models. The runtime implements it: it admits, bounds and records each request. A tool never sees a provider.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -32,7 +33,7 @@ pub struct TextAnswer {
 }
 
 /// The source of a sentence. The indexes count characters and lie inside the text.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Citation {
     pub url: String,
     pub title: String,

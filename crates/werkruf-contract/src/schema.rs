@@ -1,4 +1,4 @@
-//! Derives the JSON Schema of a tool's arguments from the args type, so that no schema is written by hand.
+//! Derives the JSON Schemas of a tool's arguments and results from their types, so that no schema is written by hand.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -21,6 +21,22 @@ pub fn parameters_of<T: JsonSchema>() -> Value {
         object.entry("properties").or_insert_with(|| json!({}));
     }
     schema
+}
+
+/// The JSON Schema of what a tool returns, with subschemas inlined; `None` if the type is not an object.
+pub fn output_of_type<T: JsonSchema>() -> Option<Value> {
+    let mut schema = SchemaSettings::draft2020_12()
+        .with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        })
+        .for_serialize()
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value();
+    let object = schema.as_object_mut()?;
+    object.remove("title");
+    (object.get("type").and_then(Value::as_str) == Some("object")).then_some(schema)
 }
 
 /// Keywords that strict function calling rejects.

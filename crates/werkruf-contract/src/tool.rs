@@ -21,6 +21,7 @@ use crate::context::ToolContext;
 use crate::error::Failure;
 use crate::models::Models;
 use crate::principal::{Need, Principal, Scope, Tenant};
+use crate::progress::Progress;
 use crate::results::Results;
 use crate::texts::Texts;
 
@@ -219,6 +220,8 @@ pub struct Invocation {
     pub models: Arc<dyn Models>,
     /// The results of earlier calls of the conversation.
     pub results: Arc<dyn Results>,
+    /// Where a call that takes long says how far it is.
+    pub progress: Arc<dyn Progress>,
 }
 
 impl Invocation {
@@ -272,8 +275,8 @@ impl<D> Reply<D> {
 pub trait Tool: Send + Sync + 'static {
     /// The arguments, which the model chooses; their schema is derived from this type. Optional fields are `Option`.
     type Args: DeserializeOwned + Serialize + JsonSchema + Send;
-    /// The type of the reply's data.
-    type Output: Serialize + Send;
+    /// The type of the reply's data; its schema is derived from this type too.
+    type Output: Serialize + JsonSchema + Send;
 
     /// Name, effect, limits.
     fn spec(&self) -> ToolSpec;

@@ -6,14 +6,18 @@ use serde_json::Value;
 use crate::check::Violation;
 use crate::error::Failure;
 use crate::error_code::ErrorCode;
-use crate::parameters_of;
 use crate::tool::{BoxFuture, Invocation, Reply, State, Tool, ToolSpec};
+use crate::{output_of_type, parameters_of};
 
 /// A tool as a trait object, with JSON arguments and results. The registry and tools from the configuration use it.
 pub trait ToolObject: Send + Sync + 'static {
     fn spec(&self) -> &ToolSpec;
     /// JSON Schema of the arguments.
     fn parameters(&self) -> &Value;
+    /// JSON Schema of the reply's data, if it is known and the data are an object.
+    fn output_schema(&self) -> Option<&Value> {
+        None
+    }
     /// The arguments with defaults filled in, as they are passed to the tool and compared with other calls.
     fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
         Ok(args)
@@ -50,12 +54,13 @@ pub struct Typed<T> {
     tool: T,
     spec: ToolSpec,
     parameters: Value,
+    output: Option<Value>,
 }
 
 impl<T: Tool> Typed<T> {
     /// Wraps a tool for the registry.
     pub fn new(tool: T) -> Self {
-        Self { spec: tool.spec(), parameters: parameters_of::<T::Args>(), tool }
+        Self { spec: tool.spec(), parameters: parameters_of::<T::Args>(), output: output_of_type::<T::Output>(), tool }
     }
 }
 
@@ -66,6 +71,10 @@ impl<T: Tool> ToolObject for Typed<T> {
 
     fn parameters(&self) -> &Value {
         &self.parameters
+    }
+
+    fn output_schema(&self) -> Option<&Value> {
+        self.output.as_ref()
     }
 
     fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {

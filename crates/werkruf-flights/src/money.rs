@@ -1,5 +1,6 @@
 //! Amounts of money as decimal text. Floats are not used, so that no cent is lost.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Currencies without minor units (ISO 4217).
@@ -8,7 +9,7 @@ const WHOLE: [&str; 16] = ["BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW
 const SCALE: usize = 4;
 
 /// An amount. The currency is `None` only if the provider did not send it and it cannot be derived.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Money {
     pub amount: String,
     pub currency: Option<String>,

@@ -3,12 +3,13 @@
 //! Times are local times of the airport and are never converted. `None` means "not published", never zero.
 
 use jiff::civil::Date;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::money::Money;
 
 /// Award availability: one route, day, program and cabin.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Award {
     pub availability_id: String,
     pub program: String,
@@ -31,7 +32,7 @@ pub struct Award {
 }
 
 /// One connection that an award can be booked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trip {
     pub trip_id: String,
     pub cabin: String,
@@ -49,14 +50,14 @@ pub struct Trip {
 }
 
 /// An airport and a local time.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Place {
     pub airport: Option<String>,
     pub local_time: Option<String>,
 }
 
 /// One flight of a trip.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Segment {
     pub flight: String,
     pub from: String,
@@ -67,7 +68,7 @@ pub struct Segment {
 }
 
 /// A link to book an award.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BookingLink {
     pub label: String,
     pub link: String,
@@ -76,7 +77,7 @@ pub struct BookingLink {
 }
 
 /// A cash flight.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cash {
     pub offer_id: String,
     pub provider: String,
@@ -92,7 +93,7 @@ pub struct Cash {
 }
 
 /// One direction of a cash flight. The lists have one entry per segment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Itinerary {
     pub departure: Place,
     pub arrival: Place,

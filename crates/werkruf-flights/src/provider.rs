@@ -1,5 +1,6 @@
 //! The flight provider trait and its results.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use werkruf_contract::{BoxFuture, Deadline};
@@ -64,7 +65,7 @@ pub struct Details {
 }
 
 /// The report on one provider in a search result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     pub name: String,
     pub status: Status,
@@ -74,7 +75,7 @@ pub struct Report {
     pub cached: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     Ok,

@@ -43,7 +43,7 @@ pub(crate) struct Args {
     index: i64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Selected {
     selected: Value,
     selected_itineraries: Vec<Value>,

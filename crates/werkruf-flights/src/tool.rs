@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::civil::Date;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use werkruf_contract::{Deadline, Effect, ErrorCode, Failure, Invocation, Reply, State, Texts, Tool, ToolSpec};
@@ -28,7 +29,7 @@ pub(super) const SEARCH_FLIGHTS: &str = "search_flights";
 pub(super) struct SearchFlights(pub(super) Arc<Flights>);
 
 /// The result. It has the same fields whether flights were found or arguments are missing.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Answer {
     kind: &'static str,
     message: String,

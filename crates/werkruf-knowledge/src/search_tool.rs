@@ -31,7 +31,7 @@ pub(super) struct Args {
     top_k: Option<i64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Passages {
     kind: &'static str,
     mode: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct Passages {
     suggested_tool: Option<&'static str>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Source {
     id: String,
     document_id: String,

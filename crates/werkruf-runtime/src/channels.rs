@@ -29,10 +29,11 @@ pub enum Notification {
     ApprovalWaiting,
     LoopStalled,
     DiskLow,
+    ToolChanged,
 }
 
 impl Notification {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::ApprovalRequired,
         Self::TurnFinished,
         Self::TurnFailed,
@@ -47,6 +48,7 @@ impl Notification {
         Self::ApprovalWaiting,
         Self::LoopStalled,
         Self::DiskLow,
+        Self::ToolChanged,
     ];
 
     /// The name in the configuration and in `type`.
@@ -66,6 +68,7 @@ impl Notification {
             Self::ApprovalWaiting => "approval_waiting",
             Self::LoopStalled => "loop_stalled",
             Self::DiskLow => "disk_low",
+            Self::ToolChanged => "tool_changed",
         }
     }
 

@@ -234,6 +234,7 @@ impl Engine {
             tokens: Arc::new(TurnTokens::default()),
             reservation: Mutex::default(),
             trace: TurnTrace::default(),
+            observer: None,
         }
     }
 

@@ -64,7 +64,9 @@ pub use rate_limit::{Rate, RateLimiter, RateRoom, RateSubject};
 pub use recovery::RecoveryCloser;
 pub use redaction::Redaction;
 pub use registry::{Entry, Registry, RegistryFault};
-pub use request::{AcceptedTurn, Caller, ChannelMessage, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Pins, Refusal};
+pub use request::{
+    AcceptedTurn, Caller, ChannelMessage, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Pins, Refusal, StartedCall,
+};
 pub use runtime::{Load, Runtime};
 pub use safety::SafetyProfile;
 pub use setup::{AlertSettings, Setup};

@@ -43,6 +43,11 @@ impl Entry {
         self.tool.parameters()
     }
 
+    /// JSON Schema of the data that the tool returns, if it is known.
+    pub fn output_schema(&self) -> Option<&Value> {
+        self.tool.output_schema()
+    }
+
     /// The tool as a model sees it.
     pub const fn definition(&self) -> &ToolDefinition {
         &self.definition

@@ -4,7 +4,8 @@ use std::any::Any;
 use std::sync::Arc;
 
 use serde_json::Value;
-use werkruf_contract::{Principal, ToolContext, ToolOutput, Uuid};
+use tokio::sync::oneshot;
+use werkruf_contract::{Principal, Progress, ToolContext, ToolOutput, Uuid};
 use werkruf_store::{InboxEntry, StoreError};
 
 use crate::budgets::BudgetRefusal;
@@ -118,6 +119,23 @@ pub struct Invoke {
     /// From the request's headers; the runtime sets `invocation_id`, `now_iso` and `tenant_id`.
     pub context: ToolContext,
     pub idempotency: Option<Idempotency>,
+    /// Receives how far the call is.
+    pub observer: Option<Arc<dyn Progress>>,
+}
+
+/// A direct call that is stored and runs.
+#[derive(Debug)]
+pub struct StartedCall {
+    pub job_id: Uuid,
+    pub turn_id: Uuid,
+    pub(crate) outcome: oneshot::Receiver<InvokeOutcome>,
+}
+
+impl StartedCall {
+    /// Waits for the outcome. Whoever stops waiting does not cancel the call.
+    pub async fn outcome(self) -> Result<InvokeOutcome, Refusal> {
+        self.outcome.await.map_err(|_| Refusal::Store(StoreError::Unavailable("the call could not be recorded".to_owned())))
+    }
 }
 
 /// A direct call and its outcome.

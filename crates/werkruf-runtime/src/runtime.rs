@@ -20,7 +20,7 @@ use crate::outbox;
 use crate::progress::LoopProgress;
 use crate::rate_limit::RateRoom;
 use crate::recovery;
-use crate::request::{AcceptedTurn, Caller, InboundMessage, Invoke, InvokeResult, Refusal};
+use crate::request::{AcceptedTurn, Caller, InboundMessage, Invoke, InvokeResult, Refusal, StartedCall};
 use crate::setup::Setup;
 use crate::stream::{Checkpoints, PartialAnswer, RemoteStreams, SubscribeOptions, Subscription};
 use crate::turn::{self, UnstartedTurn};
@@ -90,6 +90,17 @@ impl Runtime {
     /// Calls a tool and waits for its outcome. A caller that leaves does not cancel the call.
     pub async fn invoke(&self, invoke: Invoke) -> Result<InvokeResult, Refusal> {
         turn::invoke(&self.engine, invoke).await
+    }
+
+    /// Calls a tool. When this resolves, the call is durable and runs; its outcome comes later.
+    pub async fn start_call(&self, invoke: Invoke) -> Result<StartedCall, Refusal> {
+        turn::start_call(&self.engine, invoke).await
+    }
+
+    /// Waits until a turn of this or another process has ended or waits for an approval; false if it still runs after the time that a turn may
+    /// take, or does not exist.
+    pub async fn settled(&self, tenant_id: Uuid, turn_id: Uuid) -> Result<bool, StoreError> {
+        turn::settled(&self.engine, tenant_id, turn_id).await
     }
 
     /// Runs a failed call again, for the user it was made for. Returns the new call's id.
@@ -207,6 +218,14 @@ impl Runtime {
         let requested = engine.store.cluster.request_call_cancel(tenant_id, call_id).await?;
         engine.store.cluster.notify();
         Ok(requested)
+    }
+
+    /// Cancels a call whose caller has left, unless an identical call waits for its outcome; false when it goes on.
+    pub async fn cancel_abandoned(&self, tenant_id: Uuid, call_id: Uuid) -> Result<bool, Refusal> {
+        if self.engine.turn_services.in_flight.is_followed(call_id) {
+            return Ok(false);
+        }
+        self.cancel_call(tenant_id, call_id).await
     }
 
     /// Takes over every turn that has not ended and that no process works on. Returns how many there were.

@@ -27,6 +27,7 @@ mod maintenance;
 mod manage_people;
 mod module;
 mod moving;
+mod operator_database;
 mod outbox;
 mod page;
 mod phone;
@@ -44,6 +45,7 @@ mod streams;
 #[cfg(test)]
 #[path = "../../../tests/postgres/fresh.rs"]
 mod testbed;
+mod tool_pins;
 mod turn_closer;
 mod usage;
 mod usage_statistics;
@@ -71,13 +73,14 @@ pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, Maintenance
 pub use manage_people::{EditRefusal, MAX_PERSON_ID, ManagePeople, NumberPage, PeopleEdit, PeopleKind, PeoplePage, PeopleRow, Uses};
 pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modules, OnErase, PostgresSchema};
 pub use moving::{Moved, TableSum};
+pub use operator_database::{BoundedRead, Dialect, NamedQuery, OperatorDatabase, ReadError, ReadRows};
 pub use outbox::{
     ATTEMPTS_EXHAUSTED, Account, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, EARLIER_PART_DEAD, NewContact, NewOutboxRow,
     Notice, OUTCOME_UNKNOWN, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement,
 };
 pub use page::{ListRow, Order, Page};
 pub use phone::canonical_phone;
-pub use postgres::{PostgresOptions, PostgresStore};
+pub use postgres::{OperatorPostgres, PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
@@ -86,9 +89,10 @@ pub use rows::{
 };
 pub use schema::SchemaReport;
 pub use secret_keys::{SecretKey, SecretKeys};
-pub use sqlite::SqliteStore;
+pub use sqlite::{OperatorSqlite, SqliteStore};
 pub(crate) use streams::DeletedEvents;
 pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
+pub use tool_pins::{SeenTool, ToolChange, ToolPin, ToolPins};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
 pub use usage::{NewUsage, UsageOwner, UsageRows};
 pub use usage_statistics::{TurnRequest, UsageGroup, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
@@ -107,7 +111,7 @@ use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
 /// The return type of every method. It is boxed because the server holds its store as `Arc<dyn Store>`.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// All traits of a database that the kernel uses; [`ProviderTokens`] is for modules. The server opens one store and passes it on by the single traits.
+/// All traits of a database that the kernel uses; [`ProviderTokens`] is for modules, and [`ToolPins`] for tools of other servers. The server opens one store and passes it on by the single traits.
 pub trait Store:
     Turns
     + Records

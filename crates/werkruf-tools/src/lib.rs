@@ -1,15 +1,24 @@
-//! The tools that belong to no product: `remember`, `read_result`, `ask_gpt`, the test tools, and the HTTP tools that operators declare.
+//! The tools that belong to no product: `remember`, `read_result`, `ask_gpt`, the test tools, and those that operators
+//! declare: HTTP tools, SQL tools, and the tools of MCP servers.
 //!
 //! A tool depends on the contract and, if needed, on a store trait or the HTTP client. It never depends on the runtime.
 
 mod ask_gpt;
+mod declaration;
+mod declared_fields;
 mod http_tool;
+mod mcp;
 mod read_result;
 mod remember;
+mod sql_tool;
 mod test_tools;
 
 pub use ask_gpt::AskGpt;
-pub use http_tool::{ConfigFault, HttpTool, HttpToolConfig, expand};
+pub use declaration::{ToolConfig, ToolSection};
+pub use declared_fields::{ConfigFault, expand};
+pub use http_tool::{HttpTool, HttpToolConfig};
+pub use mcp::{McpServerConfig, McpServerState, McpServers, McpServices, McpToolSettings};
+pub use sql_tool::{SqlTool, SqlToolConfig};
 pub use test_tools::test_tools;
 
 use std::sync::Arc;

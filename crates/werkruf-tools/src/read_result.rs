@@ -18,7 +18,7 @@ pub(crate) struct Args {
     offset: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Part {
     job_id: Uuid,
     tool: String,

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     content: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Remembered {
     memory: Vec<Value>,
     message: String,

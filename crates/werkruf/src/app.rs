@@ -7,18 +7,19 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Clock, Uuid};
 #[cfg(feature = "flights")]
 use werkruf_flights::{Flights, Seal};
 use werkruf_knowledge::KnowledgeBase;
-use werkruf_llm::{HttpLimits, Provider, http_client};
+use werkruf_llm::{Egress, HttpLimits, Provider, http_client, tool_client};
 use werkruf_runtime::{BudgetBook, ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
     Act, Approvals, Author, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records,
     Scopes, SqliteStore, Store, StoreError, Streams, Turns,
 };
-use werkruf_tools::AskGpt;
+use werkruf_tools::{AskGpt, McpServices, ToolConfig};
 use werkruf_workspace::WorkspaceModule;
 
 use crate::api::outage::Outage;
@@ -60,6 +61,8 @@ pub struct App {
     /// Held by a rotation of the secret key.
     pub(crate) rotation: tokio::sync::Mutex<()>,
     pub tasks: TaskTracker,
+    /// Raised when the last turn of a stopping server has ended.
+    pub(crate) drained: CancellationToken,
     /// Whether the shared database is unreachable.
     pub(crate) outage: Outage,
     pub(crate) metrics: Arc<ServerMetrics>,
@@ -68,6 +71,8 @@ pub struct App {
     pub traces: Traces,
     /// Provider keys are read at the start only, so a reload keeps the modules.
     pub(crate) modules: OpenModules,
+    /// The configuration that the tools were last built from. Held while they are replaced.
+    pub(crate) applied: tokio::sync::Mutex<Config>,
 }
 
 impl App {
@@ -117,6 +122,7 @@ impl App {
             knowledge: Arc::new(knowledge::base(&config, Arc::new(models.clone()), database.knowledge(), &clock)),
             ask_gpt: Arc::new(AskGpt),
             whatsapp: Arc::new(WhatsApp::new(http_client(&WhatsApp::http_limits())?, config.whatsapp.clone())),
+            mcp: Arc::default(),
         };
         let operator_token = SecretString::from(new_secret(rand::random()));
         let setup = setup::build(&config, &modules, &clock, &[operator_token.expose_secret()]).map_err(StartError::Config)?;
@@ -140,6 +146,7 @@ impl App {
         let cluster: Arc<dyn Cluster> = store.clone();
         let access = Access::new(&cluster);
         let reader = Arc::new(Reader::new(&config.reader));
+        let applied = tokio::sync::Mutex::new(config.clone());
         Ok(Arc::new(Self {
             config,
             clock,
@@ -154,12 +161,14 @@ impl App {
             access,
             hint_feeds: HintFeeds::default(),
             tasks,
+            drained: CancellationToken::new(),
             rotation: tokio::sync::Mutex::default(),
             outage: Outage::default(),
             metrics,
             planner,
             traces,
             modules,
+            applied,
         }))
     }
 
@@ -199,6 +208,7 @@ impl App {
 
     /// Reads the configuration again and replaces tools, assistants, safety profiles, budgets and WhatsApp's numbers and keywords; running turns keep the old ones.
     pub async fn reload(&self) -> Result<(), Vec<ConfigViolation>> {
+        let mut applied = self.applied.lock().await;
         let (flags, environment) = (self.config.flags.clone(), self.config.environment.clone());
         let (modules, clock, token) = (self.modules.clone(), self.clock.clone(), self.operator_token.clone());
         // Reading files and compiling schemas blocks, so it must not run on a thread that serves requests.
@@ -207,10 +217,45 @@ impl App {
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
         put_budgets(&config.budgets, self.store.as_ref(), &self.runtime, &self.clock).await?;
-        self.modules.whatsapp.reload(resolve_tenants(config.whatsapp, &config.assistants, self.people(), &self.clock).await?);
+        self.modules.whatsapp.reload(resolve_tenants(config.whatsapp.clone(), &config.assistants, self.people(), &self.clock).await?);
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());
+        self.connect_mcp_servers(&config);
+        *applied = config;
         Ok(())
+    }
+
+    /// Connects to the MCP servers of a valid configuration, and to no others.
+    pub(crate) fn connect_mcp_servers(&self, config: &Config) {
+        let declared = config.tools.iter().filter_map(|section| match section.config() {
+            Ok(ToolConfig::Mcp(server)) => Some(*server),
+            _ => None,
+        });
+        match tool_client(&HttpLimits::default(), Egress::new(config.egress.clone())) {
+            Ok(client) => {
+                let services = McpServices { pins: self.database.tool_pins(), clock: self.clock.clone(), tasks: self.tasks.clone() };
+                let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
+                self.modules.mcp.apply(&declared.collect::<Vec<_>>(), &client, &services, &variable);
+            }
+            // The same client was made for the HTTP tools.
+            Err(error) => tracing::error!(%error, "no HTTP client for MCP servers"),
+        }
+    }
+
+    /// Builds the tools again from the configuration in force, because MCP servers offer others.
+    pub(crate) async fn take_late_tools(&self) {
+        let applied = self.applied.lock().await;
+        let (config, modules, clock, token) = (applied.clone(), self.modules.clone(), self.clock.clone(), self.operator_token.clone());
+        let build = move || setup::build(&config, &modules, &clock, &[token.expose_secret()]);
+        match tokio::task::spawn_blocking(build).await {
+            Ok(Ok(setup)) => {
+                self.runtime.reload(setup);
+                self.planner.follow(self.runtime.setup());
+            }
+            // The same configuration was valid before.
+            Ok(Err(violations)) => tracing::error!(?violations, "the tools of MCP servers cannot be taken over"),
+            Err(error) => tracing::error!(%error, "the tools of MCP servers cannot be taken over"),
+        }
     }
 
     /// Writes an act that is no write of the store into the audit log, right after the act. The act has happened, so a failure is

@@ -20,13 +20,22 @@ const SECRET_NAMES: [&str; 9] = ["auth", "cookie", "credential", "key", "passw",
 
 /// All forms of all secrets. `own` are those that the server made itself.
 pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
-    let of_tools =
-        config.tools.iter().flat_map(|tool| tool.headers.values().flat_map(|text| variables(text)).chain(tool.secret_env.as_deref()));
+    let of_tools = config
+        .tools
+        .iter()
+        .flat_map(|tool| tool.texts_with_variables().into_iter().flat_map(|(_, text)| variables(text)).chain(tool.secret_env.as_deref()));
     let literal = config.tools.iter().flat_map(|tool| {
-        let headers = tool.headers.iter().filter(|(name, value)| is_secret_name(name) && !value.contains("${"));
-        let headers = headers.map(|(_, value)| without_scheme(value).to_owned());
-        headers.chain(in_address(&tool.url))
+        let named = tool.headers.iter().chain(&tool.env).flatten();
+        let named = named.filter(|(name, value)| is_secret_name(name) && !value.contains("${"));
+        let named = named.map(|(_, value)| without_scheme(value).to_owned());
+        named.chain(tool.url.iter().chain(&tool.database).flat_map(|address| in_address(address)))
     });
+    // A whole address in a variable has its password inside.
+    let of_databases = config.tools.iter().filter_map(|tool| {
+        let lookup = |name: &str| config.environment.lookup(name).map(str::to_owned);
+        werkruf_tools::expand(tool.database.as_deref()?, &lookup).ok()
+    });
+    let of_databases: Vec<String> = of_databases.flat_map(|address| in_address(&address)).collect();
     let of_database = match &config.database {
         Database::Postgres(address) => in_address(address.expose_secret()),
         Database::Sqlite(_) => Vec::new(),
@@ -40,7 +49,7 @@ pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
         let headers = traces.headers.iter().filter(|(name, _)| is_secret_name(name.as_str()));
         headers.map(|(_, value)| without_scheme(value.expose_secret()).to_owned()).chain(in_address(traces.url.as_str()))
     });
-    let literal: Vec<String> = literal.chain(of_database).chain(own).chain(of_webhooks).chain(of_traces).collect();
+    let literal: Vec<String> = literal.chain(of_databases).chain(of_database).chain(own).chain(of_webhooks).chain(of_traces).collect();
     let of_numbers = config.whatsapp_secrets.iter().map(String::as_str);
     let names = Variable::SECRETS.iter().map(|variable| variable.name()).chain(of_tools).chain(of_numbers);
     let of_model = match &config.model {

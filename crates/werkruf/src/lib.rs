@@ -21,6 +21,8 @@ pub mod listen;
 pub mod lockfile;
 mod log_writer;
 mod loops;
+mod mcp;
+mod mcp_tools;
 mod metrics;
 pub mod modules;
 mod openai;

@@ -8,8 +8,8 @@ use werkruf_contract::Clock;
 #[cfg(feature = "flights")]
 use werkruf_flights::{FlightStore, Flights};
 use werkruf_knowledge::{Knowledge, KnowledgeBase};
-use werkruf_store::{Module, Modules, PostgresStore, SqliteStore, Store};
-use werkruf_tools::AskGpt;
+use werkruf_store::{Module, Modules, PostgresStore, SqliteStore, Store, ToolPins};
+use werkruf_tools::{AskGpt, McpServers};
 use werkruf_workspace::{Workspace, WorkspaceModule};
 
 use crate::config::{Config, ModulesOn};
@@ -38,6 +38,8 @@ pub(crate) struct OpenModules {
     pub(crate) ask_gpt: Arc<AskGpt>,
     /// No module, but like them it outlives a reload.
     pub(crate) whatsapp: Arc<WhatsApp>,
+    /// The same: connections outlive a reload.
+    pub(crate) mcp: Arc<McpServers>,
 }
 
 impl OpenModules {
@@ -51,6 +53,7 @@ impl OpenModules {
             knowledge: Arc::new(KnowledgeBase::new(Arc::new(ClosedStore), None, clock.clone())),
             ask_gpt: Arc::new(AskGpt),
             whatsapp: Arc::new(WhatsApp::new(client.clone(), config.whatsapp.clone())),
+            mcp: Arc::default(),
         }
     }
 
@@ -75,6 +78,13 @@ pub enum OpenDatabase {
 
 impl OpenDatabase {
     pub fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Sqlite(store) => store.clone(),
+            Self::Postgres(store) => store.clone(),
+        }
+    }
+
+    pub fn tool_pins(&self) -> Arc<dyn ToolPins> {
         match self {
             Self::Sqlite(store) => store.clone(),
             Self::Postgres(store) => store.clone(),

@@ -19,7 +19,7 @@ use crate::installation::put_budgets;
 use crate::listen::{Bounds, IsOperator, Listener, Proxies, Tls};
 use crate::lockfile::{LockFile, LockNote, reachable};
 use crate::start_error::StartError;
-use crate::{api, identity, retention, telemetry};
+use crate::{api, identity, mcp_tools, retention, telemetry};
 
 /// How long connections may take to close after the last turn has ended.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -77,6 +77,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     let runtime = app.runtime.clone();
     app.tasks.spawn(async move { runtime.save_partial_text().await });
     send_and_alert(&app);
+    mcp_tools::start(&app, &stop).await;
 
     if app.config.database.file().is_none() {
         let (watched, stopped) = (Arc::clone(&app), stop.clone());
@@ -209,14 +210,13 @@ fn watch_embedder(app: &Arc<App>, stop: &CancellationToken) {
 /// Lets running turns finish. The server future is polled meanwhile: it closes its listener and still answers clients that
 /// wait for a turn.
 async fn wind_down(app: &App, server: impl Future<Output = ()>) {
-    let drained = CancellationToken::new();
     let turns = async {
         app.runtime.drain().await;
-        drained.cancel();
+        app.drained.cancel();
     };
     // A stalled client must not keep the process alive: connections still open a moment after the last turn are cut.
     let grace_period = async {
-        drained.cancelled().await;
+        app.drained.cancelled().await;
         tokio::time::sleep(CLOSING).await;
     };
     let connections = async {
@@ -226,6 +226,7 @@ async fn wind_down(app: &App, server: impl Future<Output = ()>) {
         }
     };
     tokio::join!(turns, connections);
+    app.modules.mcp.stop();
     app.traces.flush().await;
     app.tasks.close();
     let _ = tokio::time::timeout(CLOSING, app.tasks.wait()).await;

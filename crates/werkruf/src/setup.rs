@@ -5,10 +5,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use werkruf_contract::{Clock, Shape, Uuid};
+use werkruf_contract::{Clock, Shape, ToolObject, Uuid};
 use werkruf_llm::{Egress, HttpLimits, tool_client};
 use werkruf_runtime::{Assistant, Assistants, Channel, Channels, Redaction, Registry, Setup};
-use werkruf_tools::{HttpTool, kernel_tools, test_tools};
+use werkruf_tools::{ConfigFault, HttpTool, SqlTool, ToolConfig, ToolSection, kernel_tools, test_tools};
 
 use crate::config::{Config, ConfigViolation, Environment, Flags, advice};
 use crate::configured_secrets;
@@ -76,29 +76,19 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
     let client = tool_client(&HttpLimits::default(), Egress::new(config.egress.clone()))
         .map_err(|error| vec![ConfigViolation::new("", format!("the HTTP client cannot be made: {error}"))])?;
     let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
-    for (at, declared) in config.tools.iter().enumerate() {
-        let limit_ms = config.limits.tool_ms;
-        if declared.timeout_ms.is_some_and(|timeout_ms| timeout_ms > limit_ms) {
-            let message = format!("is longer than limits.tool_ms, which is {limit_ms}; lower it, or raise the limit");
-            violations.push(config.places.violation(&format!("/tools/{at}/timeout_ms"), message));
-        }
-        let faults = declared.faults(&variable);
-        if !faults.is_empty() {
-            violations
-                .extend(faults.into_iter().map(|fault| config.places.violation(&format!("/tools/{at}{}", fault.path), fault.message)));
-            continue;
-        }
-        let mut bounded = declared.clone();
-        bounded.bound_timeout(limit_ms);
-        match HttpTool::new(bounded, client.clone(), clock, &variable) {
-            Ok(tool) => {
-                if let Err(fault) = registry.add_object(Arc::new(tool)) {
+    for (at, section) in config.tools.iter().enumerate() {
+        match declared_tool(config, section, &client, clock, &variable) {
+            Ok(None) => {}
+            Ok(Some(tool)) => {
+                if let Err(fault) = registry.add_object(tool) {
                     violations.push(config.places.violation(&format!("/tools/{at}/name"), fault.message));
                 }
             }
-            Err(fault) => violations.push(config.places.violation(&format!("/tools/{at}{}", fault.path), fault.message)),
+            Err(faults) => violations
+                .extend(faults.into_iter().map(|fault| config.places.violation(&format!("/tools/{at}{}", fault.path), fault.message))),
         }
     }
+    add_late_tools(config, modules, &mut registry, &mut violations);
     let redaction = Redaction::new(&configured_secrets::forms(config, own_secrets)).unwrap_or_else(|error| {
         violations.push(ConfigViolation::new("", format!("the secrets cannot be searched for: {error}")));
         Redaction::default()
@@ -124,6 +114,59 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
     })
 }
 
+/// Adds the tools that MCP servers offer by now. A name that is taken is no fault of the configuration, so the tool is left out.
+fn add_late_tools(config: &Config, modules: &OpenModules, registry: &mut Registry, violations: &mut Vec<ConfigViolation>) {
+    let is_server = |section: &&ToolSection| section.kind.as_deref() == Some("mcp");
+    let mut names = HashSet::new();
+    for (at, section) in config.tools.iter().enumerate().filter(|(_, section)| is_server(section)) {
+        if !names.insert(section.name()) {
+            let message = "is the name of another server too; each server needs a prefix of its own";
+            violations.push(config.places.violation(&format!("/tools/{at}/name"), message));
+        }
+    }
+    for (server, tool) in modules.mcp.tools().into_iter().filter(|(server, _)| names.contains(server.as_str())) {
+        if let Err(fault) = registry.add_object(tool) {
+            tracing::warn!(server, tool = fault.name, "a tool of an MCP server is left out: {}", fault.message);
+        }
+    }
+}
+
+/// Builds a tool from its declaration, or returns everything that is wrong with it. The tools of an MCP server come later.
+fn declared_tool(
+    config: &Config,
+    section: &ToolSection,
+    client: &reqwest::Client,
+    clock: &Clock,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Option<Arc<dyn ToolObject>>, Vec<ConfigFault>> {
+    let limit_ms = config.limits.tool_ms;
+    let mut declared = section.config()?;
+    let mut faults = match &declared {
+        ToolConfig::Http(tool) => tool.faults(variable),
+        ToolConfig::Sql(tool) => tool.faults(variable),
+        ToolConfig::Mcp(server) => server.faults(variable),
+    };
+    let has_own_limit = matches!(declared, ToolConfig::Mcp(_));
+    if !has_own_limit && section.timeout_ms.is_some_and(|timeout_ms| timeout_ms > limit_ms) {
+        let message = format!("is longer than limits.tool_ms, which is {limit_ms}; lower it, or raise the limit");
+        faults.push(ConfigFault { path: "/timeout_ms".to_owned(), message });
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    match &mut declared {
+        ToolConfig::Http(tool) => tool.bound_timeout(limit_ms),
+        ToolConfig::Sql(tool) => tool.bound_timeout(limit_ms),
+        ToolConfig::Mcp(_) => return Ok(None),
+    }
+    let built: Result<Arc<dyn ToolObject>, ConfigFault> = match declared {
+        ToolConfig::Http(tool) => HttpTool::new(*tool, client.clone(), clock, variable).map(|tool| Arc::new(tool) as _),
+        ToolConfig::Sql(tool) => SqlTool::new(*tool, variable).map(|tool| Arc::new(tool) as _),
+        ToolConfig::Mcp(_) => return Ok(None),
+    };
+    built.map(Some).map_err(|fault| vec![fault])
+}
+
 /// The channels that the configuration names.
 fn channels(config: &Config, modules: &OpenModules, client: reqwest::Client) -> Channels {
     let mut channels: Vec<Arc<dyn Channel>> = Vec::new();
@@ -140,7 +183,7 @@ fn channels(config: &Config, modules: &OpenModules, client: reqwest::Client) -> 
 /// silently be allowed by a safety profile.
 fn check_names(config: &Config, registry: &Registry, off: &[(String, &str)], violations: &mut Vec<ConfigViolation>) {
     // A declared tool with other faults still counts as known.
-    let known = |name: &str| registry.find(name).is_some() || config.tools.iter().any(|tool| tool.name == name);
+    let known = |name: &str| registry.find(name).is_some() || config.tools.iter().any(|tool| tool.may_have(name));
     let mut check = |list: &str, names: &[String]| {
         for (at, name) in names.iter().enumerate().filter(|(_, name)| !known(name)) {
             let message = unknown_tool(config, registry, off, name);
@@ -169,7 +212,7 @@ fn unknown_tool(config: &Config, registry: &Registry, off: &[(String, &str)], na
         }
         Some((_, module)) => format!("`{name}` belongs to the module `{module}`, which is off; add a section [{module}]"),
         None => {
-            let names = registry.names().chain(config.tools.iter().map(|tool| tool.name.as_str()));
+            let names = registry.names().chain(config.tools.iter().map(ToolSection::name));
             format!("there is no tool named `{name}`; {}", advice(name, names, "correct or remove it"))
         }
     }
@@ -178,7 +221,7 @@ fn unknown_tool(config: &Config, registry: &Registry, off: &[(String, &str)], na
 /// Checks that keywords name tools, and that the assistant of each number exists and speaks on the channel.
 fn check_whatsapp(config: &Config, registry: &Registry, off: &[(String, &str)], violations: &mut Vec<ConfigViolation>) {
     for (place, tool) in &config.keyword_tools {
-        let known = registry.find(tool).is_some() || config.tools.iter().any(|declared| declared.name == *tool);
+        let known = registry.find(tool).is_some() || config.tools.iter().any(|declared| declared.may_have(tool));
         if !known {
             violations.push(config.places.violation(place, unknown_tool(config, registry, off, tool)));
         }

@@ -44,7 +44,7 @@ pub fn start(log: &LogConfig) -> Logging {
     // Without a thread there is no log, and the server runs all the same.
     let Ok(writer) = LogWriter::start(std::io::stderr(), format) else { return Logging(None) };
     // The filter was checked when the configuration was loaded.
-    let filter = EnvFilter::try_new(&log.filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_new(filter_of(&log.filter)).unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer.clone()).log_internal_errors(false);
     let started = match format {
         LineFormat::Json => lines.json().flatten_event(true).try_init(),
@@ -56,6 +56,11 @@ pub fn start(log: &LogConfig) -> Logging {
         std::panic::set_hook(Box::new(log_panic));
     }
     Logging(Some(writer))
+}
+
+/// The library for the Model Context Protocol logs whole messages: arguments and results do not belong into a log, whatever its level.
+fn filter_of(configured: &str) -> String {
+    format!("{configured},rmcp=error")
 }
 
 fn log_panic(panic: &PanicHookInfo<'_>) {

@@ -11,6 +11,7 @@ use werkruf_store::{CallRetry, NewUsage, StoreError, UsageOwner, crash};
 
 use super::batch::Execution;
 use super::outcome::{CallOutcome, Success, canceled};
+use super::progress::CallProgress;
 use super::results::ConversationResults;
 use super::scope::TurnScope;
 use super::tool_usage::attempt_usage;
@@ -103,6 +104,7 @@ async fn send(scope: &Arc<TurnScope>, execution: &Execution, attempt: u32) -> Re
             conversation_id: scope.conversation_id,
             limit: scope.result_limit,
         }),
+        progress: Arc::new(CallProgress::new(scope, &spec.name, execution.job_id)),
     };
     scope.require_lease().await;
     crash::point("before_send");

@@ -58,6 +58,12 @@ impl InFlight {
         Role::Leader(self.insert(&mut leaders, key, job_id))
     }
 
+    /// Whether calls of this process wait for the outcome of this one.
+    pub(crate) fn is_followed(&self, job_id: Uuid) -> bool {
+        // The table and the leader have one reference each.
+        self.lock().values().any(|(leader_id, completion)| *leader_id == job_id && Arc::strong_count(completion) > 2)
+    }
+
     /// Makes a call the leader, whichever call has the key now. For a call that was sent before a crash: a repeated request may hold the key
     /// until it is recognised as a copy, and then leaves without an outcome.
     pub(super) fn take_lead(&self, key: &str, job_id: Uuid) -> Leader {

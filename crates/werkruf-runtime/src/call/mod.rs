@@ -15,6 +15,7 @@ mod log;
 mod outcome;
 mod permit;
 mod pipeline;
+mod progress;
 mod record;
 mod request;
 mod results;

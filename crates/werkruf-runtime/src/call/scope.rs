@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Texts, Usage, Uuid};
+use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Progress, Texts, Usage, Uuid};
 use werkruf_store::{Cluster, NewReservation, NewUsage, Outbox, People, Records, StoreError, Turns};
 
 use super::in_flight::InFlight;
@@ -63,6 +63,8 @@ pub(crate) struct TurnScope {
     /// What is reserved for the next model request.
     pub(crate) reservation: Mutex<Option<NewReservation>>,
     pub(crate) trace: TurnTrace,
+    /// Who called the tool directly and wants to know how far the call is.
+    pub(crate) observer: Option<Arc<dyn Progress>>,
 }
 
 impl std::ops::Deref for TurnScope {

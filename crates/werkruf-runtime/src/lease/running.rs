@@ -23,6 +23,8 @@ pub(crate) struct RunningTurn {
     recheck: Cancel,
     /// Raised when another process owns the turn: nothing more may start or be written here.
     lost: Cancel,
+    /// Raised when this process works on the turn no more.
+    over: Cancel,
     lease: LocalLease,
     /// Sorted, so that a seeded test cancels in the same order twice.
     calls: Mutex<BTreeMap<Uuid, RunningCall>>,
@@ -44,6 +46,7 @@ impl Default for RunningTurn {
             released: Cancel::default(),
             recheck: Cancel::default(),
             lost: Cancel::default(),
+            over: Cancel::default(),
             lease: LocalLease::default(),
             calls: Mutex::default(),
         }
@@ -140,6 +143,11 @@ impl RunningTurn {
         self.lost.raised().await;
     }
 
+    /// Resolves when this process works on the turn no more: it ended, waits for an approval, or belongs to another process.
+    pub(crate) async fn over(&self) {
+        self.over.raised().await;
+    }
+
     /// Whether the turn must be looked at again once its work here has stopped.
     pub(crate) fn needs_recheck(&self) -> bool {
         self.recheck.is_raised()
@@ -178,7 +186,9 @@ impl RunningTurns {
     }
 
     pub(crate) fn remove(&self, turn_id: Uuid) {
-        self.lock().remove(&turn_id);
+        if let Some(turn) = self.lock().remove(&turn_id) {
+            turn.over.raise();
+        }
     }
 
     /// Asks for another look at the turn once its work here has stopped; false when it does not run here.

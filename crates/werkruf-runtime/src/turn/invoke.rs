@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use werkruf_contract::{
-    CallStatus, ChatMessage, ErrorCode, EventType, FinishReason, State, ToolContext, TurnError, TurnStatus, Usage, Uuid,
+    ApprovalStatus, CallStatus, ChatMessage, ErrorCode, EventType, FinishReason, Progress, State, ToolContext, TurnError, TurnStatus,
+    Usage, Uuid,
 };
-use werkruf_store::{CallRow, ConversationRef, NewEvent, OpenTurn, Opened, StoreError, TurnChange, TurnKind};
+use werkruf_store::{
+    ApprovalFilter, CallRow, ConversationRef, NewEvent, OpenTurn, Opened, Page, StoreError, TurnChange, TurnKind, TurnRow,
+};
 
 use super::accept::{inbox_entry, refuse_known};
 use super::end::fail;
@@ -18,7 +21,7 @@ use crate::call::{
 use crate::engine::{Engine, Registration};
 use crate::journal::CommitPoint;
 use crate::lease::{POLL, QueuePlace};
-use crate::request::{Caller, Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal};
+use crate::request::{Caller, Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal, StartedCall};
 use crate::stored::{StoredFinal, is_provider_run, json, output_of};
 use crate::stream::LiveEvent;
 use crate::taint::Taint;
@@ -36,10 +39,18 @@ struct DirectCall {
     idempotency: Option<Idempotency>,
     /// The assistant of the turn whose call is retried; empty for a first call.
     assistant: String,
+    observer: Option<Arc<dyn Progress>>,
 }
 
 /// Calls a tool and waits for its outcome. A caller that leaves does not cancel the call.
 pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<InvokeResult, Refusal> {
+    let started = start_call(engine, invoke).await?;
+    let job_id = started.job_id;
+    Ok(InvokeResult { job_id, outcome: started.outcome().await? })
+}
+
+/// Calls a tool. When this resolves, the call is durable and runs.
+pub(crate) async fn start_call(engine: &Arc<Engine>, invoke: Invoke) -> Result<StartedCall, Refusal> {
     if engine.setup().registry.find_for(invoke.caller.principal.tenant(), &invoke.tool).is_none() {
         return Err(Refusal::UnknownTool(invoke.tool));
     }
@@ -58,12 +69,38 @@ pub(crate) async fn invoke(engine: &Arc<Engine>, invoke: Invoke) -> Result<Invok
         request: CallRequest::new(engine.store.clock.new_id(), invoke.tool, Arguments::Given(invoke.input)),
         idempotency: invoke.idempotency,
         assistant: String::new(),
+        observer: invoke.observer,
     };
     // Boxed: this future is large.
-    let (job_id, outcome) = Box::pin(run(engine, direct)).await?;
-    let lost = || Refusal::Store(StoreError::Unavailable("the call could not be recorded".to_owned()));
-    let outcome = outcome.await.map_err(|_| lost())?;
-    Ok(InvokeResult { job_id, outcome })
+    Box::pin(run(engine, direct)).await
+}
+
+/// Waits until a turn has ended or waits for an approval; false if it still runs after the time that a turn may take, or does not exist.
+pub(crate) async fn settled(engine: &Engine, tenant_id: Uuid, turn_id: Uuid) -> Result<bool, StoreError> {
+    let (mut wakeups, patience) = (engine.wakeup.listen(), timer::after(engine.limits.turn()));
+    loop {
+        // Before the row is read: what ends the turn in between is noticed.
+        let running = engine.running.get(turn_id);
+        let Some(turn) = engine.store.records.turn(tenant_id, turn_id).await? else { return Ok(false) };
+        // Between a decision and the work that it starts, the turn still says that it waits.
+        let waits = turn.status == TurnStatus::AwaitingApproval && running.is_none() && has_pending_approval(engine, &turn).await?;
+        if turn.status.is_terminal() || waits {
+            return Ok(true);
+        }
+        if timer::left(patience).is_zero() || (running.is_none() && engine.is_draining()) {
+            return Ok(false);
+        }
+        match running {
+            Some(running) => drop(tokio::time::timeout(POLL, running.over()).await),
+            None => wakeups.within(POLL).await,
+        }
+    }
+}
+
+async fn has_pending_approval(engine: &Engine, turn: &TurnRow) -> Result<bool, StoreError> {
+    let filter = ApprovalFilter { status: Some(ApprovalStatus::Pending), turn_id: Some(turn.id), roles: None };
+    let page = Page { limit: 1, ..Page::default() };
+    Ok(!engine.store.approvals.approvals(turn.tenant_id, filter, page).await?.is_empty())
 }
 
 /// The route of a tool in the inbox.
@@ -107,9 +144,9 @@ pub(crate) async fn retry_call(engine: &Arc<Engine>, caller: &Caller, call_id: U
         },
         idempotency: None,
         assistant: turn.assistant,
+        observer: None,
     };
-    let (job_id, _) = Box::pin(run(engine, direct)).await?;
-    Ok(job_id)
+    Ok(Box::pin(run(engine, direct)).await?.job_id)
 }
 
 fn not_retryable(message: impl Into<String>) -> Refusal {
@@ -132,7 +169,7 @@ fn check_retryable(call: &CallRow, unknown: bool, force: bool) -> Result<(), Ref
 }
 
 /// Waits for the conversation, decides, makes the turn and its call durable in one commit, and lets the call run.
-async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<(Uuid, oneshot::Receiver<InvokeOutcome>), Refusal> {
+async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<StartedCall, Refusal> {
     let turn_id = engine.store.clock.new_id();
     // Before the queue, so that a stranger learns nothing by waiting in it. Again after it, because the state changes meanwhile.
     conversation_state(engine, &direct).await?;
@@ -149,6 +186,7 @@ async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<(Uuid, oneshot:
         scope.spender.assistant = Some(direct.assistant.clone()).filter(|name| !name.is_empty());
         let (conversation_id, assistant) = (direct.conversation_id, direct.assistant.as_str());
         let traced = TracedTurn { tenant_id, conversation_id, turn_id, assistant, taken_over: false };
+        scope.observer = direct.observer.clone();
         scope.trace = engine.trace(&traced, Some(&direct.context), &scope.setup);
         let scope = Arc::new(scope);
         let taint = direct_taint(engine, &direct.assistant, &direct.caller);
@@ -163,12 +201,12 @@ async fn run(engine: &Arc<Engine>, direct: DirectCall) -> Result<(Uuid, oneshot:
         }
         wakeups.within(POLL).await;
     };
-    let (sender, receiver) = oneshot::channel();
+    let (sender, outcome) = oneshot::channel();
     engine.tasks.spawn(async move {
         let work = turn.run_request(&scope, prepared, &direct.request, |outcome| drop(sender.send(outcome)));
         scope.run_until_released(work).await;
     });
-    Ok((job_id, receiver))
+    Ok(StartedCall { job_id, turn_id, outcome })
 }
 
 /// The state of the call's conversation, if the caller may see the conversation.

@@ -27,7 +27,7 @@ pub use compaction::{SUMMARY_PROMPT, SUMMARY_QUESTION};
 pub(crate) use end::{canceled_error, fail, unanswered_end, unknown_user_error};
 pub use history::SERVER_METADATA;
 pub(crate) use history::{History, estimated, first_within, own_messages_last};
-pub(crate) use invoke::{DirectTurn, direct_taint, invoke, retry_call};
+pub(crate) use invoke::{DirectTurn, direct_taint, invoke, retry_call, settled, start_call};
 pub(crate) use provider_items::abort_item;
 pub(crate) use start::{StoredTurn, history_rows};
 pub(crate) use state::{Reply, Stop, Turn};

@@ -204,7 +204,15 @@ impl Replica {
     pub fn pay(&self, clock: &Clock) -> Invoke {
         let id = clock.new_id();
         let context = ToolContext::new(TENANT, id.to_string(), id, clock.now(), format!("run_{id}"));
-        Invoke { caller: self.caller(), tool: "pay".to_owned(), input: json!({"n": 1}), conversation_id: None, context, idempotency: None }
+        Invoke {
+            caller: self.caller(),
+            tool: "pay".to_owned(),
+            input: json!({"n": 1}),
+            conversation_id: None,
+            context,
+            idempotency: None,
+            observer: None,
+        }
     }
 
     pub fn subscribe(&self, stream_id: Uuid, turn_id: Uuid) -> Subscription {

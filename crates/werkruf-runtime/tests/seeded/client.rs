@@ -275,6 +275,7 @@ impl Client {
             conversation_id,
             context,
             idempotency: rng.permille(500).then(|| Idempotency { key: key.clone(), fingerprint: key.clone() }),
+            observer: None,
         };
         if let Some(other) = self.cluster.any().filter(|_| self.world.faults.shared && conversation_id.is_none() && rng.permille(400)) {
             // Another client sends an identical call at the same time.

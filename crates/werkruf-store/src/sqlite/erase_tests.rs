@@ -63,6 +63,7 @@ const STAYS: &[(&str, &str, &str)] = &[
     ("budget_reservations", "subject period_start", "what requests in progress may use"),
     ("usage_daily", "day user_id model tool_name", "sums of usage rows"),
     ("provider_tokens", "provider account", "the company's accounts"),
+    ("tool_pins", "name server digest definition changed_digest changed_definition", "definitions of tools of other servers"),
     ("provider_claims", "provider account owner", "a process that uses the company's account"),
 ];
 

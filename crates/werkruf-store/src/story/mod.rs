@@ -26,6 +26,7 @@ mod retention;
 mod reuse;
 mod streams;
 mod test_module;
+mod tool_pins;
 mod turns;
 mod usage;
 mod usage_statistics;
@@ -56,6 +57,7 @@ pub(crate) use retention::*;
 pub(crate) use reuse::*;
 pub(crate) use streams::*;
 pub(crate) use test_module::*;
+pub(crate) use tool_pins::*;
 pub(crate) use turns::*;
 pub(crate) use usage::*;
 pub(crate) use usage_statistics::*;
@@ -157,6 +159,7 @@ macro_rules! tell {
             rows_of_a_module_are_erased_with_their_person,
             a_token_is_stored_and_replaced,
             one_owner_at_a_time_fetches_a_token,
+            a_changed_tool_is_noted_until_it_is_accepted,
             a_turn_writes_its_rows_with_parts,
             rows_of_a_lane_leave_in_order,
             several_claimers_keep_the_order,

@@ -52,7 +52,7 @@ pub struct Args {
     temperature: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct Answer {
     message: String,
     model: String,

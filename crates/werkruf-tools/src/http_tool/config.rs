@@ -4,16 +4,16 @@
 //! service. Messages state what to write instead.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::HeaderMap;
 use reqwest::{Method, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Effect, Need, Shape, Trust};
-use werkruf_llm::Egress;
 use werkruf_llm::prices::Price;
+
+use crate::declared_fields::{self, ConfigFault, Variables, variable};
 
 /// Headers that the server sets itself. A second value would make the request ambiguous.
 const RESERVED_HEADERS: [&str; 9] = [
@@ -104,22 +104,6 @@ pub struct HttpToolConfig {
     pub parameters: String,
 }
 
-/// An error in a declaration, and its place (a JSON pointer).
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path}: {message}")]
-pub struct ConfigFault {
-    /// The field, such as `/url`.
-    pub path: String,
-    /// The error and what to write instead. Contains no secret.
-    pub message: String,
-}
-
-impl ConfigFault {
-    pub(super) fn new(path: &str, message: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), message: message.into() }
-    }
-}
-
 fn http() -> String {
     "http".to_owned()
 }
@@ -152,7 +136,7 @@ impl HttpToolConfig {
     }
 
     /// Everything that is wrong with the declaration; `env` reads the environment.
-    pub fn faults(&self, env: &dyn Fn(&str) -> Option<String>) -> Vec<ConfigFault> {
+    pub fn faults(&self, env: Variables<'_>) -> Vec<ConfigFault> {
         let parsed = [
             self.schema().err(),
             self.url().err(),
@@ -169,30 +153,18 @@ impl HttpToolConfig {
 
     /// What is wrong with the fields that need no parsing.
     fn plain_faults(&self) -> Vec<ConfigFault> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        let mut faults = Vec::new();
-        if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(fits) {
-            faults.push(ConfigFault::new("/name", "use 1 to 64 letters, digits, `_` or `-`; models accept nothing else"));
-        }
-        if self.description.trim().is_empty() {
-            faults.push(ConfigFault::new("/description", "is missing; say in a sentence what the tool does, the model chooses by it"));
-        }
+        let mut faults: Vec<ConfigFault> = declared_fields::name_faults(&self.name).into_iter().collect();
+        faults.extend(declared_fields::description_fault(&self.description));
         if self.kind != "http" {
             faults.push(ConfigFault::new("/kind", format!("`{}` is not an HTTP tool; write kind = \"http\"", self.kind)));
         }
-        for (path, value) in [
+        faults.extend(declared_fields::zero_faults([
             ("/timeout_ms", self.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
             ("/attempts", u64::from(self.attempts)),
             ("/repeat_limit", u64::from(self.repeat_limit)),
             ("/max_response_bytes", self.max_response_bytes),
-        ] {
-            if value == 0 {
-                faults.push(ConfigFault::new(path, "must be at least 1; leave it out for the default"));
-            }
-        }
-        if self.approval.as_deref().is_some_and(|role| role.trim().is_empty()) {
-            faults.push(ConfigFault::new("/approval", "is empty; name the role that approves, or leave it out"));
-        }
+        ]));
+        faults.extend(declared_fields::approval_fault("/approval", self.approval.as_ref()));
         faults
     }
 
@@ -202,13 +174,7 @@ impl HttpToolConfig {
     }
 
     pub(super) fn effect(&self) -> Result<Effect, ConfigFault> {
-        Effect::parse(&self.effect).ok_or_else(|| {
-            let wrong = if self.effect.is_empty() { "is missing".to_owned() } else { format!("`{}` is no effect", self.effect) };
-            let message = format!(
-                "{wrong}; write \"read\" (changes nothing), \"idempotent\" (repeatable with the same Idempotency-Key) or \"once\" (never sent twice)"
-            );
-            ConfigFault::new("/effect", message)
-        })
+        declared_fields::effect("/effect", &self.effect)
     }
 
     pub(super) fn method(&self) -> Result<Method, ConfigFault> {
@@ -241,84 +207,30 @@ impl HttpToolConfig {
     }
 
     pub(super) fn need(&self) -> Result<Option<Need>, ConfigFault> {
-        let Some(text) = &self.permission else {
-            let message = "is missing; write \"entity:entity_type:access\", or \"none\" for a tool that every person may call";
-            return Err(ConfigFault::new("/permission", message));
-        };
-        if text == "none" {
-            return Ok(None);
-        }
-        let need = Need::parse(text).ok_or_else(|| {
-            let message =
-                format!("`{text}` is no permission; write \"entity:entity_type:access\" with access read, write or both, or \"none\"");
-            ConfigFault::new("/permission", message)
-        })?;
-        Ok(Some(need))
+        declared_fields::need("/permission", self.permission.as_ref())
     }
 
     pub(super) fn url(&self) -> Result<Url, ConfigFault> {
-        if self.url.is_empty() {
-            return Err(ConfigFault::new("/url", "is missing; write a whole address such as http://127.0.0.1:9000/tool"));
-        }
-        // The message does not contain the address, because the address may contain a password or a key.
-        let mut url = Url::parse(&self.url)
-            .map_err(|error| ConfigFault::new("/url", format!("{error}; write a whole address such as http://127.0.0.1:9000/tool")))?;
-        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-            return Err(ConfigFault::new("/url", "must start with http:// or https:// and name a host"));
-        }
-        let address = url.host_str().and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
-        if address.is_some_and(Egress::never_reaches) {
-            return Err(ConfigFault::new("/url", "is a link-local or metadata address, which no tool may reach"));
-        }
-        url.set_fragment(None);
-        Ok(url)
+        declared_fields::address(&self.url)
     }
 
-    pub(super) fn header_map(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<HeaderMap, ConfigFault> {
-        let mut headers = HeaderMap::new();
-        for (name, text) in &self.headers {
-            let path = format!("/headers/{name}");
-            let name =
-                HeaderName::try_from(name).map_err(|_| ConfigFault::new(&path, "is not a header name; use letters, digits and `-`"))?;
-            if RESERVED_HEADERS.contains(&name.as_str()) {
-                return Err(ConfigFault::new(&path, "is written by the server itself; remove it"));
-            }
-            let expanded = expand(text, env).map_err(|message| ConfigFault::new(&path, message))?;
-            let mut value = HeaderValue::try_from(expanded)
-                .map_err(|_| ConfigFault::new(&path, "holds a line break or another character that no header may have"))?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
-        Ok(headers)
+    pub(super) fn header_map(&self, env: Variables<'_>) -> Result<HeaderMap, ConfigFault> {
+        declared_fields::header_map(&self.headers, &RESERVED_HEADERS, env)
     }
 
-    pub(super) fn secret(&self, env: &dyn Fn(&str) -> Option<String>) -> Result<Option<String>, ConfigFault> {
+    pub(super) fn secret(&self, env: Variables<'_>) -> Result<Option<String>, ConfigFault> {
         let Some(name) = &self.secret_env else { return Ok(None) };
         variable(name, env).map(Some).map_err(|message| ConfigFault::new("/secret_env", message))
     }
 
     /// The schema, as JSON for the model and compiled for the validation of arguments.
     pub(super) fn schema(&self) -> Result<(Value, Shape), ConfigFault> {
-        let fault = |message: String| ConfigFault::new("/parameters", message);
-        if self.parameters.is_empty() {
-            return Err(fault("is missing; write a JSON Schema, such as '{\"type\": \"object\", \"properties\": {}}'".to_owned()));
-        }
-        let schema: Value =
-            serde_json::from_str(&self.parameters).map_err(|error| fault(format!("is not JSON: {error}; write a JSON Schema")))?;
-        if schema.get("type").and_then(Value::as_str) != Some("object") {
-            return Err(fault("must be a JSON Schema whose \"type\" is \"object\"; a tool's arguments always have names".to_owned()));
-        }
-        let shape = Shape::compile(&schema).map_err(|error| fault(format!("is not a JSON Schema: {error}")))?;
-        let properties = schema.get("properties").and_then(Value::as_object);
+        let (schema, shape) = declared_fields::schema(&self.parameters)?;
         let fixed = if self.method == "GET" { Url::parse(&self.url).ok() } else { None };
-        for (name, property) in properties.into_iter().flatten() {
+        for (name, _) in declared_fields::properties(&schema) {
             if fixed.as_ref().is_some_and(|url| has_parameter(url, name)) {
-                return Err(fault(format!("`{name}` is a query parameter of the url too; rename one of them")));
-            }
-            // A property that does not compile by itself (a reference) is validated with the arguments.
-            let (Some(default), Ok(shape)) = (property.get("default"), Shape::compile(property)) else { continue };
-            if !shape.fits(default) {
-                return Err(fault(format!("the default of `{name}` does not fit its own schema; correct one of them")));
+                let message = format!("`{name}` is a query parameter of the url too; rename one of them");
+                return Err(ConfigFault::new("/parameters", message));
             }
         }
         Ok((schema, shape))
@@ -334,26 +246,6 @@ impl HttpToolConfig {
 /// Whether the address itself has this query parameter.
 pub(super) fn has_parameter(url: &Url, name: &str) -> bool {
     url.query_pairs().any(|(known, _)| known == name)
-}
-
-fn variable(name: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
-    env(name)
-        .filter(|value| !value.is_empty())
-        .ok_or_else(|| format!("the environment variable {name} is not set or empty; set it before the server starts"))
-}
-
-/// Replaces `${NAME}` with environment variables. The error message states what to do.
-pub fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("${") {
-        let (name, behind) = after.split_once('}').ok_or("has `${` without `}`; write ${ENV_NAME}")?;
-        out.push_str(before);
-        out.push_str(&variable(name, env)?);
-        rest = behind;
-    }
-    out.push_str(rest);
-    Ok(out)
 }
 
 #[cfg(test)]

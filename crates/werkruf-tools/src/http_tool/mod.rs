@@ -11,10 +11,12 @@ mod send;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use werkruf_contract::{BoxFuture, Clock, Failure, Invocation, Reply, Shape, ToolObject, ToolSpec, Violation};
 
-pub use config::{ConfigFault, HttpToolConfig, expand};
+pub use config::HttpToolConfig;
+
+use crate::declared_fields::{ConfigFault, Variables, fill_defaults};
 
 /// A tool that an operator declared.
 pub struct HttpTool {
@@ -27,12 +29,7 @@ pub struct HttpTool {
 
 impl HttpTool {
     /// Validates a declaration and builds the tool. The client must not follow redirects; `env` reads the environment.
-    pub fn new(
-        config: HttpToolConfig,
-        client: reqwest::Client,
-        clock: &Clock,
-        env: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, ConfigFault> {
+    pub fn new(config: HttpToolConfig, client: reqwest::Client, clock: &Clock, env: Variables<'_>) -> Result<Self, ConfigFault> {
         config.check_plain_fields()?;
         let (parameters, shape) = config.schema()?;
         let target = send::Target::new(&config, client, clock, env)?;
@@ -82,37 +79,4 @@ impl ToolObject for HttpTool {
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {
         Box::pin(async move { self.target.send(&args, &invocation, self.timeout).await })
     }
-}
-
-/// Fills in the schema's defaults, here and in nested objects that are present.
-fn fill_defaults(value: &mut Value, schema: &Value) {
-    let (Some(object), Some(properties)) = (value.as_object_mut(), schema.get("properties").and_then(Value::as_object)) else { return };
-    for (name, property) in properties {
-        if object.get(name).is_some_and(Value::is_null) && is_optional(schema, name) && refuses_null(property) {
-            // Strict function calling has no absent arguments: a model sends null for an argument that it leaves out.
-            object.shift_remove(name);
-        }
-        fill_property(object, name, property);
-    }
-}
-
-fn fill_property(object: &mut Map<String, Value>, name: &str, property: &Value) {
-    if let Some(inner) = object.get_mut(name) {
-        fill_defaults(inner, property);
-    } else if let Some(default) = property.get("default") {
-        object.insert(name.to_owned(), default.clone());
-    }
-}
-
-fn is_optional(schema: &Value, name: &str) -> bool {
-    !schema.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|n| n == name))
-}
-
-fn refuses_null(property: &Value) -> bool {
-    let by_type = match property.get("type") {
-        Some(Value::String(kind)) => kind != "null",
-        Some(Value::Array(kinds)) => !kinds.iter().any(|kind| kind == "null"),
-        _ => false,
-    };
-    by_type || property.get("enum").and_then(Value::as_array).is_some_and(|options| !options.contains(&Value::Null))
 }

@@ -14,8 +14,9 @@ use sha2::Sha256;
 use werkruf_contract::{Clock, Deadline, ErrorCode, Failure, Invocation, Reply, TRACEPARENT, ToolErrorType};
 use werkruf_llm::in_time;
 
-use super::config::{ConfigFault, HttpToolConfig, has_parameter};
+use super::config::{HttpToolConfig, has_parameter};
 use super::response::{self, ResponseHead};
+use crate::declared_fields::{ConfigFault, Variables};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const SIGNATURE: HeaderName = HeaderName::from_static("x-werkruf-signature-256");
@@ -43,12 +44,7 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn new(
-        config: &HttpToolConfig,
-        client: Client,
-        clock: &Clock,
-        env: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, ConfigFault> {
+    pub(super) fn new(config: &HttpToolConfig, client: Client, clock: &Clock, env: Variables<'_>) -> Result<Self, ConfigFault> {
         let url = config.url()?;
         let key = match config.secret(env)? {
             None => None,

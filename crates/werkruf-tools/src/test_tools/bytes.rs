@@ -16,7 +16,7 @@ pub(super) struct Args {
     n: usize,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Text {
     text: String,
 }

@@ -1,23 +1,25 @@
-//! Tools for tests of the server itself: they panic, echo, wait and return large results.
+//! Tools for tests of the server itself: they panic, echo, wait, return large results and report progress.
 //!
 //! Registered only with `WERKRUF_TEST_TOOLS=1` on a loopback bind. All have effect `read` and need no permission.
 
 mod bytes;
 mod echo;
 mod panic;
+mod progress;
 mod sleep;
 
 use std::sync::Arc;
 
 use werkruf_contract::{ToolObject, Typed};
 
-/// `test_panic`, `test_echo`, `test_sleep` and `test_bytes`, ready for the registry.
+/// `test_panic`, `test_echo`, `test_sleep`, `test_bytes` and `test_tool_with_progress`, ready for the registry.
 pub fn test_tools() -> Vec<Arc<dyn ToolObject>> {
     vec![
         Arc::new(Typed::new(panic::TestPanic)),
         Arc::new(Typed::new(echo::TestEcho)),
         Arc::new(Typed::new(sleep::TestSleep)),
         Arc::new(Typed::new(bytes::TestBytes)),
+        Arc::new(Typed::new(progress::TestProgress)),
     ]
 }
 
@@ -42,10 +44,10 @@ mod tests {
     }
 
     #[test]
-    fn all_four_are_reads_without_a_permission() {
+    fn all_are_reads_without_a_permission() {
         let tools = test_tools();
         let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_ref()).collect();
-        assert_eq!(names, ["test_panic", "test_echo", "test_sleep", "test_bytes"]);
+        assert_eq!(names, ["test_panic", "test_echo", "test_sleep", "test_bytes", "test_tool_with_progress"]);
         for tool in &tools {
             assert_eq!((tool.spec().effect, &tool.spec().permission), (Effect::Read, &None));
             assert!(Shape::compile(tool.parameters()).is_ok());

@@ -15,7 +15,7 @@ pub(super) struct Args {
     ms: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub(super) struct Slept {
     slept_ms: u64,
 }

@@ -28,7 +28,7 @@ enum Unit {
     Pound,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 pub struct Converted {
     amount: f64,
     unit: Unit,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use werkruf_contract::{Cancel, Clock, Deadline, Invocation, NoModels, NoResults, Principal, Role, Scope, State, ToolContext};
+use werkruf_contract::{Cancel, Clock, Deadline, Invocation, NoModels, NoProgress, NoResults, Principal, Role, Scope, State, ToolContext};
 
 /// A call by user 3 of branch 1, first attempt, with ten seconds left.
 pub fn invocation() -> Invocation {
@@ -37,5 +37,6 @@ pub fn invocation() -> Invocation {
         untrusted: None,
         models: Arc::new(NoModels),
         results: Arc::new(NoResults),
+        progress: Arc::new(NoProgress),
     }
 }

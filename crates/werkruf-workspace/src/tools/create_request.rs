@@ -38,7 +38,7 @@ pub(super) struct Args {
     responsible_id: Option<WholeNumber>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Created {
     #[serde(flatten)]
     item: WorkItem,

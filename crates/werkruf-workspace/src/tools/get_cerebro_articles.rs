@@ -35,7 +35,7 @@ const fn default_limit() -> Option<WholeNumber> {
     Some(DEFAULT_ARTICLES)
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Articles {
     items: Vec<Article>,
     count: usize,
@@ -43,7 +43,7 @@ pub(super) struct Articles {
     message: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Article {
     id: i64,
     title: String,

@@ -21,7 +21,7 @@ pub(super) struct Args {
     user_id: Option<WholeNumber>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Person {
     id: i64,

@@ -40,7 +40,7 @@ pub(super) struct Args {
     branch_id: Option<WholeNumber>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct Worktime {
     items: Vec<Item>,
     total_minutes: i64,
@@ -49,7 +49,7 @@ pub(super) struct Worktime {
 }
 
 /// Times include the offset of the caller's time zone, so that they are unambiguous on days with 23 or 25 hours.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 struct Item {
     date: Date,
     start: String,

@@ -68,7 +68,7 @@ impl<S: WorkStatus> WorkArgs<S> {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct WorkItem {
     id: i64,
     title: String,
@@ -79,7 +79,7 @@ pub(super) struct WorkItem {
     responsible: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(super) struct WorkList {
     items: Vec<WorkItem>,
     count: usize,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use werkruf_contract::{Cancel, Clock, Deadline, Invocation, NoModels, NoResults, Scope, State, ToolContext, ToolObject};
+use werkruf_contract::{Cancel, Clock, Deadline, Invocation, NoModels, NoProgress, NoResults, Scope, State, ToolContext, ToolObject};
 use werkruf_store::import::{Import, parse_batch};
 use werkruf_store::{Module, Modules, People, SqliteStore};
 use werkruf_workspace::{SCHEMA, WorkspaceModule};
@@ -191,6 +191,7 @@ impl Fixture {
             untrusted: None,
             models: Arc::new(NoModels),
             results: Arc::new(NoResults),
+            progress: Arc::new(NoProgress),
         };
         let reply = tool.call(args, invocation).await.map_err(|failure| (failure.code.to_string(), failure.message))?;
         assert_eq!(reply.message.as_deref(), reply.data["message"].as_str(), "the message is the same in both places");

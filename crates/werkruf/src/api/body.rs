@@ -28,7 +28,7 @@ use crate::listen::SlowBody;
 pub(crate) const BODY_LIMIT: usize = 1024 * 1024;
 /// How much of a body beyond the limit is read and dropped: a client that is still writing cannot read the error response.
 const DRAIN_LIMIT: usize = 16 * 1024 * 1024;
-const KEY_LIMIT: usize = 255;
+pub(crate) const KEY_LIMIT: usize = 255;
 
 /// The body of a request that was not read yet, with the request's reservation of memory.
 pub(crate) struct RequestBody {
@@ -80,6 +80,21 @@ impl RawBody {
     pub(crate) fn reserve_all_values(&self) -> Result<(), ApiError> {
         self.reservation.trusted(u64::try_from(self.bytes.len()).unwrap_or(u64::MAX))?;
         self.reservation.values(count_json_values(&self.bytes))
+    }
+
+    /// Reserves the memory of the values that the Model Context Protocol parses from this body.
+    pub(crate) fn reserve_json(&self) -> Result<(), ApiError> {
+        self.reserve_values(count_json_values(&self.bytes))
+    }
+
+    /// Reserves the memory of an answer of this many bytes.
+    pub(crate) fn reserve_answer(&self, bytes: usize) -> Result<(), ApiError> {
+        self.reservation.answer(u64::try_from(bytes).unwrap_or(u64::MAX))
+    }
+
+    /// Counts the memory of an answer that cannot be refused any more; false if it is too small to count.
+    pub(crate) fn hold_answer(&self, bytes: usize) -> bool {
+        self.reservation.finished_answer(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
     /// Reserves the memory of values that are parsed from this body.

@@ -158,6 +158,20 @@ impl Reservation {
         self.grow(count.saturating_mul(VALUE_BYTES))
     }
 
+    /// Reserves the memory of an answer that may still be refused.
+    pub(crate) fn answer(&self, bytes: u64) -> Result<(), ApiError> {
+        if bytes > COUNTED_ANSWER { self.grow(bytes) } else { Ok(()) }
+    }
+
+    /// Counts the answer to something that was done; false if it is too small to count.
+    pub(crate) fn finished_answer(&self, bytes: u64) -> bool {
+        let counted = bytes > COUNTED_ANSWER;
+        if counted {
+            self.count(bytes);
+        }
+        counted
+    }
+
     /// Gives everything back, because nothing of the request is kept.
     pub(crate) fn release(&self) {
         self.budget.give_back(&self.owner, self.held.swap(0, Ordering::Relaxed));

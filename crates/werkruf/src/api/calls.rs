@@ -44,16 +44,18 @@ struct CallQuery {
 
 impl CallQuery {
     fn filter(self, visibility: Visibility) -> Result<CallFilter, ApiError> {
-        let id = |name: &str, text: Option<String>| {
-            text.map(|text| Uuid::parse_str(&text).map_err(|_| ApiError::invalid(format!("{name} takes a UUID.")))).transpose()
+        // The ids that clients of OpenAI's API know have a prefix.
+        let id = |name: &str, prefix: &str, text: Option<String>| {
+            let wrong = || ApiError::invalid(format!("{name} takes a UUID."));
+            text.map(|text| Uuid::parse_str(text.strip_prefix(prefix).unwrap_or(&text)).map_err(|_| wrong())).transpose()
         };
         let status = self.status.map(|text| {
             CallStatus::parse(&text)
                 .ok_or_else(|| ApiError::invalid("status takes queued, running, succeeded, failed, timeout or canceled."))
         });
         Ok(CallFilter {
-            conversation_id: id("conversation_id", self.conversation_id)?,
-            turn_id: id("turn_id", self.turn_id)?,
+            conversation_id: id("conversation_id", "conv_", self.conversation_id)?,
+            turn_id: id("turn_id", "resp_", self.turn_id)?,
             user_id: match visibility {
                 Visibility::All => None,
                 Visibility::Own(own) => Some(own),

@@ -9,7 +9,7 @@ use http::header::{ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_REQUEST_HEADERS}
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-const ALLOWED: [&str; 32] = [
+const ALLOWED: [&str; 36] = [
     "authorization",
     "api-key",
     "apikey",
@@ -25,6 +25,10 @@ const ALLOWED: [&str; 32] = [
     "idempotency-key",
     "last-event-id",
     "accept-language",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
     "traceparent",
     "x-budget-tokens",
     "x-case-id",
@@ -49,7 +53,8 @@ const SDK_PREFIX: &str = "x-stainless-";
 /// The most such headers that one preflight request is answered for.
 const MAX_SDK_HEADERS: usize = 32;
 
-const EXPOSED: [&str; 13] = [
+const EXPOSED: [&str; 14] = [
+    "mcp-session-id",
     "x-conversation-id",
     "x-tool-call-id",
     "x-approval-id",

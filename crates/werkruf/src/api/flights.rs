@@ -57,6 +57,7 @@ async fn search(
         tool: tool.to_owned(),
         input,
         conversation_id: None,
+        observer: None,
     };
     invoke::call(&api, invoke, raw.held(), respond).await
 }

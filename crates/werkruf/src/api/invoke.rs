@@ -77,6 +77,7 @@ async fn invoke(
         tool,
         input: request.input,
         conversation_id,
+        observer: None,
     };
     call(&api, invoke, raw.held(), |job_id, outcome| respond(job_id, outcome, identity.scopes.admin)).await
 }

@@ -25,7 +25,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 
 /// Whose rights count for a request. Scope admin reads everything, but the operator who acts for a user reads what this user may read, unless
 /// the user is an administrator too.
-pub(super) fn grantee(identity: &Identity) -> Grantee {
+pub(crate) fn grantee(identity: &Identity) -> Grantee {
     match &identity.principal {
         Some(person) if !identity.scopes.admin || (identity.operator && !person.has_role(ADMIN_ROLE)) => Grantee::person(person),
         None if !identity.scopes.admin => Grantee::nobody(identity.tenant_id),

@@ -16,7 +16,7 @@ mod audit;
 pub(crate) mod body;
 mod budgets;
 mod byte_budget;
-mod call_view;
+pub(crate) mod call_view;
 mod calls;
 pub(crate) mod chat;
 mod console;
@@ -41,7 +41,7 @@ pub(crate) mod json_values;
 mod keys;
 mod knowledge;
 mod knowledge_files;
-mod knowledge_rights;
+pub(crate) mod knowledge_rights;
 mod legacy;
 pub(crate) mod lookup;
 mod metrics;
@@ -49,7 +49,7 @@ mod openapi;
 mod openapi_complete;
 pub(crate) mod outage;
 mod outbox;
-mod page;
+pub(crate) mod page;
 pub(crate) mod pages;
 mod people;
 mod people_may;
@@ -64,7 +64,8 @@ pub(crate) mod sse;
 mod status;
 mod stream;
 mod timeline;
-mod tools;
+mod tool_pins;
+pub(crate) mod tools;
 mod turns;
 mod usage;
 mod view;
@@ -90,6 +91,7 @@ pub use policy::Policy;
 use crate::app::App;
 use crate::config::ModulesOn;
 use crate::listen::Proxies;
+use crate::mcp::{self, McpServer};
 use crate::openai;
 use crate::openai_path;
 use crate::whatsapp;
@@ -103,6 +105,7 @@ pub(crate) struct ApiState {
     pub(crate) proxies: Proxies,
     /// The memory that the requests in progress may take.
     bytes: Arc<ByteBudget>,
+    pub(crate) mcp: McpServer,
 }
 
 impl ApiState {
@@ -132,6 +135,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(alerts::routes())
         .merge(explain::routes())
         .merge(tools::routes())
+        .merge(tool_pins::routes())
         .merge(invoke::routes())
         .merge(keys::routes())
         .merge(audit::routes())
@@ -150,7 +154,8 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(people::routes())
         .merge(people_may::routes())
         .merge(legacy::routes())
-        .merge(openai::routes());
+        .merge(openai::routes())
+        .merge(mcp::routes());
     #[cfg(feature = "flights")]
     let routes = routes.merge(module("flights", on.flights, flights::routes()));
     routes
@@ -174,7 +179,8 @@ pub fn router(app: Arc<App>) -> Router {
     let cors = cors::layer(&app.config.cors_origins);
     let proxies = Proxies::of(&app.config.trusted_proxies);
     let bytes = Arc::new(ByteBudget::new(app.config.bytes_in_flight));
-    let api = Arc::new(ApiState { app, writer_progress: LoopProgress::default(), proxies, bytes });
+    let mcp = McpServer::new(app.drained.clone());
+    let api = Arc::new(ApiState { app, writer_progress: LoopProgress::default(), proxies, bytes, mcp });
     let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
     let (open, _) = open_routes().split_for_parts();
     let router = authenticated_routes

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use werkruf_contract::{
     ApprovalRequired, AssistantReset, AssistantSnapshot, AssistantToken, DebugEntry, ENVELOPES, ErrorEvent, Final, Init, ToolFinished,
-    ToolStarted, schema_of,
+    ToolProgress, ToolStarted, schema_of,
 };
 
 use super::{authenticated_routes, examples, open_routes, openapi_complete};
@@ -61,6 +61,7 @@ fn events(schemas: &mut Map<String, Value>) {
     for (name, schema) in [
         ("Init", of::<Init>()),
         ("ToolStarted", of::<ToolStarted>()),
+        ("ToolProgress", of::<ToolProgress>()),
         ("ToolFinished", of::<ToolFinished>()),
         ("ApprovalRequired", of::<ApprovalRequired>()),
         ("AssistantToken", of::<AssistantToken>()),

@@ -204,7 +204,7 @@ pub(super) fn add_schemas(schemas: &mut Map<String, Value>, code: &Value) {
                 "type": "object",
                 "description": "As OpenAI describes it; unknown fields are ignored.",
                 "required": ["input"],
-                "properties": {"input": {"oneOf": [text, {"type": "array", "minItems": 1, "items": message(text.clone())}]}},
+                "properties": {"input": {"oneOf": [text, {"type": "array", "minItems": 1, "items": message(text)}]}},
             }),
         ),
         (

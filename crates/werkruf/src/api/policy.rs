@@ -25,6 +25,8 @@ pub enum Policy {
     Chat,
     /// Scope tools, and a user.
     Invoke,
+    /// Scope tools, read, chat or admin: speaks the Model Context Protocol. Its methods have policies of their own.
+    Mcp,
     /// Scope read or chat, and a user. With scope admin the user is optional and all rows of the tenant are visible.
     Read,
     /// Scope tools or read. No user is needed, because tools do not belong to users.
@@ -48,12 +50,13 @@ pub enum Policy {
 }
 
 impl Policy {
-    fn check(self, identity: &Identity) -> Result<(), ApiError> {
+    pub(crate) fn check(self, identity: &Identity) -> Result<(), ApiError> {
         let scopes = identity.scopes;
         let (allowed, needed) = match self {
             Self::Any => return Ok(()),
             Self::Chat => (scopes.chat, "chat"),
             Self::Invoke => (scopes.tools, "tools"),
+            Self::Mcp => (scopes.tools || scopes.read || scopes.chat || scopes.admin, "tools, read or chat"),
             Self::Read => (scopes.read || scopes.chat || scopes.admin, "read or chat"),
             Self::ReadTools => (scopes.tools || scopes.read || scopes.admin, "tools or read"),
             Self::ReadApprovals => (scopes.read || scopes.chat || scopes.approve || scopes.admin, "read, chat or approve"),
@@ -73,7 +76,7 @@ impl Policy {
             Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall | Self::WriteDocuments => {
                 identity.visibility().map(|_| ())
             }
-            Self::Any | Self::ReadTools | Self::Admin | Self::Operator => Ok(()),
+            Self::Any | Self::Mcp | Self::ReadTools | Self::Admin | Self::Operator => Ok(()),
         }
     }
 
@@ -146,9 +149,10 @@ mod tests {
     use crate::identity::Identity;
 
     /// Every policy that asks for more than a credential.
-    const ALL: [Policy; 12] = [
+    const ALL: [Policy; 13] = [
         Policy::Chat,
         Policy::Invoke,
+        Policy::Mcp,
         Policy::Read,
         Policy::ReadTools,
         Policy::ReadApprovals,
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn only_tools_can_be_read_without_a_user() {
-        assert_eq!(open_to(&key(Scopes { admin: false, ..Scopes::ALL })), [Policy::ReadTools]);
+        assert_eq!(open_to(&key(Scopes { admin: false, ..Scopes::ALL })), [Policy::Mcp, Policy::ReadTools]);
     }
 
     #[test]

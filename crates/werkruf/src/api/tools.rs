@@ -35,6 +35,9 @@ struct ToolView {
     /// JSON Schema of the arguments.
     #[schema(value_type = Object)]
     parameters: Value,
+    /// JSON Schema of the data; null if it is not known.
+    #[schema(value_type = Option<Object>)]
+    output: Option<Value>,
     /// Whether the model server enforces the schema.
     strict: bool,
     /// The limit in force for one attempt.
@@ -66,6 +69,7 @@ impl ToolView {
             effect: spec.effect.as_str(),
             permission: spec.permission.as_ref().map(ToString::to_string),
             parameters: entry.parameters().clone(),
+            output: entry.output_schema().cloned(),
             strict: entry.definition().strict,
             timeout_ms: u64::try_from(spec.limit(Duration::from_millis(tool_ms)).as_millis()).unwrap_or(u64::MAX),
             attempts: spec.allowed_attempts(),
@@ -102,7 +106,7 @@ async fn list(ApiCaller { api, identity }: ApiCaller) -> Result<Json<ToolList>, 
 }
 
 /// The slug of the caller's tenant; empty where no tool depends on it.
-async fn tenant_slug(api: &ApiState, identity: &Identity, registry: &Registry) -> Result<String, ApiError> {
+pub(crate) async fn tenant_slug(api: &ApiState, identity: &Identity, registry: &Registry) -> Result<String, ApiError> {
     if !registry.depends_on_tenant() {
         return Ok(String::new());
     }
@@ -120,6 +124,11 @@ async fn show(caller: ApiCaller, PathParam(name): PathParam) -> Result<Json<Tool
 
 /// A tool by name; one of other tenants does not exist for this one.
 pub(super) async fn tool_of_tenant(ApiCaller { api, identity }: &ApiCaller, name: &str) -> Result<Arc<Entry>, ApiError> {
+    find(api, identity, name).await
+}
+
+/// A tool by name; one of other tenants does not exist for this one.
+pub(crate) async fn find(api: &ApiState, identity: &Identity, name: &str) -> Result<Arc<Entry>, ApiError> {
     let setup = api.app.runtime.setup();
     let slug = tenant_slug(api, identity, &setup.registry).await?;
     let found = setup.registry.find_for(Tenant { id: identity.tenant_id, slug: &slug }, name).cloned();

@@ -1,5 +1,7 @@
 //! `werkruf tools …`: lists tools and calls them without a model.
 
+mod pins;
+
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -34,17 +36,15 @@ pub(super) enum Command {
         #[arg(long, value_name = "ID")]
         conversation: Option<String>,
     },
+    #[command(flatten)]
+    Pins(pins::Command),
 }
 
 pub(super) async fn run(session: &Session, command: Command) -> Outcome {
-    // A called tool may use the model; listing tools must work without one.
-    let backend = match command {
-        Command::Call { .. } => Backend::open_with_model(session).await?,
-        Command::List | Command::Schema { .. } => Backend::open(session).await?,
-    };
     let json = session.globals.json;
     match command {
         Command::List => {
+            let backend = Backend::open(session).await?;
             let response = backend.get("/api/tools").await?;
             if json {
                 print::json(&response)
@@ -55,6 +55,7 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         Command::Schema { name } => {
+            let backend = Backend::open(session).await?;
             let response = backend.get("/api/tools").await?;
             backend.close().await;
             let tools = print::rows(&response, "tools");
@@ -64,11 +65,13 @@ pub(super) async fn run(session: &Session, command: Command) -> Outcome {
             Ok(ExitCode::SUCCESS)
         }
         Command::Call { name, input, conversation } => {
-            let backend = backend.for_user().await?;
+            // A called tool may use the model; listing tools must work without one.
+            let backend = Backend::open_with_model(session).await?.for_user().await?;
             let output = call(&backend, &name, &input, conversation.as_deref()).await;
             backend.close().await;
             show_output(&output?, json)
         }
+        Command::Pins(command) => pins::run(session, command).await,
     }
 }
 

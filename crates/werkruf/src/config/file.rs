@@ -12,7 +12,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeArray, DeTable, DeValue};
 use werkruf_runtime::{Assistant, SafetyProfile};
-use werkruf_tools::HttpToolConfig;
+use werkruf_tools::ToolSection;
 
 use super::alerts::AlertsSection;
 use super::budgets::BudgetSection;
@@ -56,7 +56,7 @@ pub(super) struct File {
     /// Checked one by one, so that each invalid value has its own path.
     pub limits: BTreeMap<String, u64>,
     pub assistants: Vec<Assistant>,
-    pub tools: Vec<HttpToolConfig>,
+    pub tools: Vec<ToolSection>,
     pub webhooks: Vec<WebhookSection>,
     pub budgets: Vec<BudgetSection>,
     pub safety: HashMap<String, SafetyProfile>,

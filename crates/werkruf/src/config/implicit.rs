@@ -40,12 +40,12 @@ pub(super) fn check(document: &Document, flags: &Flags, environment: &Environmen
             refuse(&format!("/whatsapp/numbers/{at}/access_token_env"), secret);
         }
     }
-    let of_model = file.model.headers.iter().map(|(name, text)| (format!("/model/headers/{name}"), text));
+    let of_model = file.model.headers.iter().map(|(name, text)| (format!("/model/headers/{name}"), text.as_str()));
     let of_tools = file
         .tools
         .iter()
         .enumerate()
-        .flat_map(|(at, tool)| tool.headers.iter().map(move |(name, text)| (format!("/tools/{at}/headers/{name}"), text)));
+        .flat_map(|(at, tool)| tool.texts_with_variables().into_iter().map(move |(place, text)| (format!("/tools/{at}{place}"), text)));
     for (place, text) in of_model.chain(of_tools) {
         if let Some(secret) = Variable::SECRETS
             .into_iter()
@@ -54,6 +54,11 @@ pub(super) fn check(document: &Document, flags: &Flags, environment: &Environmen
         {
             refuse(&place, secret.name());
         }
+    }
+    // A program runs as the server does, and could read all of its secrets.
+    for (at, _) in file.tools.iter().enumerate().filter(|(_, tool)| tool.command.is_some()) {
+        let message = "this file was found in the working directory and would start a program; if you mean this file, say so with `--config ./werkruf.toml`";
+        violations.push(document.violation(&format!("/tools/{at}/command"), message).with_code(ConfigViolation::CONFIG_NOT_NAMED));
     }
 }
 
@@ -85,6 +90,9 @@ mod tests {
         let header = "[model]\nbase_url = 'http://192.0.2.1/v1'\nheaders = { X = '${WERKRUF_ADMIN_KEY}' }\n";
         assert_eq!(refused(header, None, &[("WERKRUF_ADMIN_KEY", "0123456789abcdef")]), ["/model/headers/X"]);
         assert_eq!(refused(TOOL, None, &[key]), ["/tools/0/headers/X"]);
+        let program = "[[tools]]\nkind = 'mcp'\nname = 'p'\ncommand = 'sh'\nenv = { K = '${OPENAI_API_KEY}' }\npermission = 'none'\n";
+        assert_eq!(refused(program, None, &[]), ["/tools/0/env/K", "/tools/0/command"]);
+        assert_eq!(refused(program, Some("./werkruf.toml"), &[key]), Vec::<String>::new());
         let graph = "[whatsapp]\nbase_url = 'http://192.0.2.1'\n";
         assert_eq!(refused(graph, None, &[("WHATSAPP_ACCESS_TOKEN", "t")]), ["/whatsapp/base_url"]);
         let number = "[[whatsapp.numbers]]\nphone_number_id = '1'\ntenant = 'demo'\naccess_token_env = 'OPENAI_API_KEY'\n";

@@ -209,7 +209,7 @@ fn retention(document: &Document, violations: &mut Vec<ConfigViolation>) -> Rete
         usage_days: days("usage", section.usage_days),
     };
     // A reusable result is read from the call's row. If the row were deleted too early, the call would run a second time.
-    let longest_reuse = document.file.tools.iter().filter_map(|tool| Some((tool.reuse_s?, &tool.name))).max();
+    let longest_reuse = document.file.tools.iter().filter_map(|tool| Some((tool.reuse_s?, tool.name()))).max();
     if let (Some(days), Some((reuse_s, name))) = (retention.calls_days, longest_reuse)
         && reuse_s > u64::from(days) * 86_400
     {

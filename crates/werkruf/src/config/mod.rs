@@ -43,7 +43,7 @@ use werkruf_flights::FlightsConfig;
 use werkruf_llm::prices::PriceTable;
 use werkruf_runtime::{AlertSettings, Assistant, Limits, SafetyProfile};
 use werkruf_store::KeyRow;
-use werkruf_tools::HttpToolConfig;
+use werkruf_tools::ToolSection;
 
 pub use budgets::BudgetConfig;
 pub(crate) use budgets::BudgetSubject;
@@ -182,7 +182,7 @@ pub struct Config {
     /// `None`: no traces are made.
     pub traces: Option<TracesConfig>,
     pub assistants: Vec<Assistant>,
-    pub tools: Vec<HttpToolConfig>,
+    pub tools: Vec<ToolSection>,
     pub webhooks: Vec<WebhookConfig>,
     pub budgets: Vec<BudgetConfig>,
     /// Private networks that a tool may reach by a host name.

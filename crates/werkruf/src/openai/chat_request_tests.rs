@@ -14,7 +14,7 @@ fn fields_are_read_under_all_their_names() {
     let (request, options) = parsed(json!({
         "model": "gpt-x", "messages": [{"role": "user", "content": "hi"}], "stream": true, "stream_options": {"include_usage": true},
         "max_tokens": 5, "max_completion_tokens": 7, "temperature": 0.5, "top_p": 0.9, "stop": null, "response_format": {"type": "json_object"},
-        "reasoning": {"effort": "low"}, "parallel_tool_calls": false, "tool_choice": "required", "n": 3, "logprobs": true,
+        "reasoning": {"effort": "low"}, "parallel_tool_calls": false, "tool_choice": "required", "n": 1, "logprobs": false,
         "tools": [{"type": "function", "function": {"name": "f"}}], "metadata": {"a": "b"}, "thinking": {"type": "enabled"},
     }));
     assert_eq!(

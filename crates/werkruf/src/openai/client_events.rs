@@ -200,7 +200,9 @@ impl ClientEventReader {
                 Ok(self.text(text).into_iter().chain([ClientEvent::Answered(answer)]).collect())
             }
             EventType::Error => Ok(vec![ClientEvent::Failed(parse::<ErrorEvent>(event)?.into())]),
-            EventType::Init | EventType::ToolStarted | EventType::ToolFinished | EventType::Debug => Ok(Vec::new()),
+            EventType::Init | EventType::ToolStarted | EventType::ToolProgress | EventType::ToolFinished | EventType::Debug => {
+                Ok(Vec::new())
+            }
         }
     }
 

@@ -38,7 +38,9 @@ impl TurnEvent {
             EventType::ApprovalRequired => Self::Approval(serde_json::from_str::<ApprovalRequired>(data)?.approval_id),
             EventType::Final => Self::Final(serde_json::from_str(data)?, at),
             EventType::Error => Self::Error(serde_json::from_str(data)?),
-            EventType::Init | EventType::ToolStarted | EventType::ToolFinished | EventType::Debug => return Ok(None),
+            EventType::Init | EventType::ToolStarted | EventType::ToolProgress | EventType::ToolFinished | EventType::Debug => {
+                return Ok(None);
+            }
         }))
     }
 }

@@ -470,6 +470,21 @@ CREATE TABLE alerts (
 CREATE UNIQUE INDEX alerts_by_subject ON alerts (tenant_id, kind, subject) WHERE once OR resolved_at IS NULL;
 CREATE INDEX alerts_open ON alerts (id) WHERE resolved_at IS NULL AND NOT once;
 
+-- The definitions of tools that other servers bring, as the operator knows them. tenant_id is the nil id: they belong to the installation. The columns
+-- changed_*: what the server offers instead; the tool is disabled until the operator accepts it.
+CREATE TABLE tool_pins (
+  tenant_id          uuid NOT NULL,
+  name               text NOT NULL,
+  server             text NOT NULL,
+  digest             text NOT NULL,
+  definition         text NOT NULL,
+  accepted_at        timestamptz NOT NULL,
+  changed_digest     text,
+  changed_definition text,
+  changed_at         timestamptz,
+  PRIMARY KEY (tenant_id, name)
+);
+
 -- ---------------------------------------------------------------- usage and provider tokens
 
 -- counted_on: the day whose budgets count the request; null: that of created_at.

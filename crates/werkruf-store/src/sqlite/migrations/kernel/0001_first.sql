@@ -459,6 +459,21 @@ CREATE TABLE alerts (
 CREATE UNIQUE INDEX alerts_by_subject ON alerts (tenant_id, kind, subject) WHERE once OR resolved_at IS NULL;
 CREATE INDEX alerts_open ON alerts (id) WHERE resolved_at IS NULL AND NOT once;
 
+-- The definitions of tools that other servers bring, as the operator knows them. tenant_id is the nil id: they belong to the installation. The columns
+-- changed_*: what the server offers instead; the tool is disabled until the operator accepts it.
+CREATE TABLE tool_pins (
+  tenant_id          TEXT NOT NULL,
+  name               TEXT NOT NULL,
+  server             TEXT NOT NULL,
+  digest             TEXT NOT NULL,
+  definition         TEXT NOT NULL,
+  accepted_at        TEXT NOT NULL,
+  changed_digest     TEXT,
+  changed_definition TEXT,
+  changed_at         TEXT,
+  PRIMARY KEY (tenant_id, name)
+) STRICT, WITHOUT ROWID;
+
 -- ---------------------------------------------------------------- usage and tokens
 
 -- Small rows under ids that grow: without a rowid one b-tree holds both. counted_on: the day whose budgets count the request; NULL: that of created_at.

@@ -1,0 +1,160 @@
+//! Reads an operator's own SQLite file: a connection per read, which can change nothing, on a thread for blocking work.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rusqlite::limits::Limit;
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, ErrorCode, InterruptHandle, Statement, params_from_iter};
+use serde_json::{Map, Value};
+use werkruf_contract::BoxFuture;
+
+use super::open;
+use crate::operator_database::{BoundedRead, NamedQuery, OperatorDatabase, ReadError, ReadRows};
+
+/// An interrupt that comes before the statement has begun has no effect, so it is repeated.
+const INTERRUPT_AGAIN: Duration = Duration::from_millis(50);
+
+/// A file and the query for it.
+#[derive(Debug)]
+pub struct OperatorSqlite {
+    path: PathBuf,
+    query: NamedQuery,
+}
+
+impl OperatorSqlite {
+    /// Opens nothing.
+    pub const fn new(path: PathBuf, query: NamedQuery) -> Self {
+        Self { path, query }
+    }
+}
+
+impl OperatorDatabase for OperatorSqlite {
+    fn read(&self, read: BoundedRead) -> BoxFuture<'_, Result<ReadRows, ReadError>> {
+        let (path, sql) = (self.path.clone(), self.query.text().to_owned());
+        Box::pin(async move {
+            let (deadline, cancel) = (read.deadline, read.cancel.clone());
+            let (tell, mut told) = tokio::sync::oneshot::channel();
+            let mut work = tokio::task::spawn_blocking(move || {
+                let connection = opened(&path, read.max_bytes)?;
+                // The reader is gone: nobody waits for the rows.
+                tell.send(connection.get_interrupt_handle()).map_err(|_| ReadError::Canceled)?;
+                rows(&connection, &sql, &read)
+            });
+            let stopped = tokio::select! {
+                biased;
+                done = &mut work => return finished(done),
+                () = cancel.raised() => ReadError::Canceled,
+                () = tokio::time::sleep_until(deadline.instant().into()) => ReadError::Overdue,
+            };
+            if let Ok(handle) = (&mut told).await {
+                interrupt(&handle, &mut work).await;
+            }
+            Err(stopped)
+        })
+    }
+}
+
+type Work = tokio::task::JoinHandle<Result<ReadRows, ReadError>>;
+
+fn finished(done: Result<Result<ReadRows, ReadError>, tokio::task::JoinError>) -> Result<ReadRows, ReadError> {
+    done.unwrap_or_else(|error| Err(ReadError::Query(error.to_string())))
+}
+
+async fn interrupt(handle: &InterruptHandle, work: &mut Work) {
+    loop {
+        handle.interrupt();
+        if tokio::time::timeout(INTERRUPT_AGAIN, &mut *work).await.is_ok() {
+            return;
+        }
+    }
+}
+
+fn opened(path: &Path, max_bytes: usize) -> Result<Connection, ReadError> {
+    let connection = open::read_only(path).map_err(|error| ReadError::Unreachable(error.to_string()))?;
+    let longest = i32::try_from(max_bytes).unwrap_or(i32::MAX).max(1024);
+    let limited =
+        connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, longest).and_then(|_| connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0));
+    limited.map_err(|error| ReadError::Query(error.to_string()))?;
+    Ok(connection)
+}
+
+fn rows(connection: &Connection, sql: &str, read: &BoundedRead) -> Result<ReadRows, ReadError> {
+    let mut statement = connection.prepare(sql).map_err(failed)?;
+    if !statement.readonly() {
+        return Err(ReadError::Query("the query is not a read".to_owned()));
+    }
+    let columns = columns(&statement)?;
+    let values = read.values.iter().map(bound);
+    let mut found = statement.query(params_from_iter(values)).map_err(failed)?;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = found.next().map_err(failed)? {
+        if rows.len() == read.max_rows {
+            return Ok(ReadRows { rows, truncated: true });
+        }
+        let mut object = Map::new();
+        for (at, column) in columns.iter().enumerate() {
+            let value = row.get_ref(at).map_err(failed)?;
+            bytes += column.len() + size(value);
+            if bytes > read.max_bytes {
+                return Err(ReadError::TooLarge);
+            }
+            object.insert(column.clone(), json(value));
+        }
+        rows.push(object);
+    }
+    Ok(ReadRows { rows, truncated: false })
+}
+
+fn columns(statement: &Statement<'_>) -> Result<Vec<String>, ReadError> {
+    let mut columns: Vec<String> = Vec::new();
+    for name in statement.column_names() {
+        if columns.iter().any(|known| known == name) {
+            return Err(ReadError::Query(format!("two columns are named {name}; name them with AS")));
+        }
+        columns.push(name.to_owned());
+    }
+    Ok(columns)
+}
+
+/// A list or an object is bound as its JSON text, which `json_each` reads.
+fn bound(value: &Value) -> rusqlite::types::Value {
+    use rusqlite::types::Value as Bound;
+    match value {
+        Value::Null => Bound::Null,
+        Value::Bool(value) => Bound::Integer(i64::from(*value)),
+        Value::Number(number) => number.as_i64().map_or_else(|| Bound::Real(number.as_f64().unwrap_or_default()), Bound::Integer),
+        Value::String(text) => Bound::Text(text.clone()),
+        Value::Array(_) | Value::Object(_) => Bound::Text(value.to_string()),
+    }
+}
+
+const fn size(value: ValueRef<'_>) -> usize {
+    match value {
+        ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => 20,
+        ValueRef::Text(text) => text.len(),
+        ValueRef::Blob(bytes) => bytes.len() / 3 * 4 + 4,
+    }
+}
+
+fn json(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => Value::from(number),
+        ValueRef::Real(number) => Value::from(number),
+        ValueRef::Text(text) => Value::from(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => Value::from(STANDARD.encode(bytes)),
+    }
+}
+
+fn failed(error: rusqlite::Error) -> ReadError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::OperationInterrupted) => ReadError::Overdue,
+        Some(ErrorCode::TooBig) => ReadError::TooLarge,
+        Some(ErrorCode::DatabaseBusy | ErrorCode::CannotOpen | ErrorCode::NotADatabase) => ReadError::Unreachable(error.to_string()),
+        Some(ErrorCode::TypeMismatch) => ReadError::Argument(error.to_string()),
+        _ => ReadError::Query(error.to_string()),
+    }
+}

@@ -1,0 +1,146 @@
+//! All MCP servers of the configuration. A reload keeps the connections of those whose declaration is the same.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use werkruf_contract::{Clock, ToolObject};
+use werkruf_store::ToolPins;
+
+use super::config::{McpServerConfig, Reach};
+use super::link::{Connection, Link};
+use super::offer::Offer;
+use super::session::Session;
+use crate::declared_fields::Variables;
+
+/// What connections need.
+#[derive(Clone)]
+pub struct McpServices {
+    pub pins: Arc<dyn ToolPins>,
+    pub clock: Clock,
+    pub tasks: TaskTracker,
+}
+
+/// The servers of a process. Nothing is opened before [`McpServers::apply`].
+#[derive(Default)]
+pub struct McpServers {
+    running: Mutex<Vec<RunningServer>>,
+    changed: Arc<Notify>,
+}
+
+struct RunningServer {
+    digest: String,
+    session: Arc<Session>,
+    stop: CancellationToken,
+}
+
+/// A server as the operator sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpServerState {
+    pub name: String,
+    /// `connecting`, `connected` or `failed`.
+    pub state: &'static str,
+    /// The protocol that was agreed on.
+    pub protocol: Option<String>,
+    /// Why there is no connection.
+    pub error: Option<String>,
+    /// The names of the tools that are offered.
+    pub tools: Vec<String>,
+    /// The names of the tools whose definition has changed.
+    pub changed: Vec<String>,
+    /// Tools that cannot be offered: the server's own name, and why.
+    pub refused: Vec<(String, String)>,
+}
+
+impl McpServers {
+    fn lock(&self) -> MutexGuard<'_, Vec<RunningServer>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects to these servers, which are valid declarations, and to no others.
+    pub fn apply(&self, declared: &[McpServerConfig], client: &reqwest::Client, services: &McpServices, env: Variables<'_>) {
+        let mut running = self.lock();
+        let mut earlier = std::mem::take(&mut *running);
+        for config in declared {
+            let Ok(reach) = config.reach(env) else { continue };
+            let digest = config.digest(&reach);
+            let kept = earlier.iter().position(|server| server.digest == digest).map(|at| earlier.swap_remove(at));
+            running.push(kept.unwrap_or_else(|| self.start(config.clone(), reach, digest, client, services)));
+        }
+        earlier.iter().for_each(|server| server.stop.cancel());
+        self.changed.notify_one();
+    }
+
+    fn start(
+        &self,
+        config: McpServerConfig,
+        reach: Reach,
+        digest: String,
+        client: &reqwest::Client,
+        services: &McpServices,
+    ) -> RunningServer {
+        let link = Arc::new(Link::new(config.concurrency));
+        let session = Arc::new(Session {
+            reach,
+            offer: Offer::new(config, Arc::clone(&link), Arc::clone(&services.pins), services.clock.clone()),
+            link,
+            client: client.clone(),
+            tasks: services.tasks.clone(),
+            changed: Arc::clone(&self.changed),
+            compare: Notify::new(),
+        });
+        let stop = CancellationToken::new();
+        services.tasks.spawn(Arc::clone(&session).run(stop.clone()));
+        RunningServer { digest, session, stop }
+    }
+
+    /// Waits until another tool is offered, or one no longer is.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The tools that are offered, each with the name of its server, in the order of the configuration.
+    pub fn tools(&self) -> Vec<(String, Arc<dyn ToolObject>)> {
+        let sessions: Vec<Arc<Session>> = self.lock().iter().map(|server| Arc::clone(&server.session)).collect();
+        let of_server = |session: &Arc<Session>| {
+            let name = session.offer.config.name.clone();
+            let tools = session.offer.offered().tools;
+            tools.into_iter().map(move |tool| (name.clone(), tool as Arc<dyn ToolObject>)).collect::<Vec<_>>()
+        };
+        sessions.iter().flat_map(of_server).collect()
+    }
+
+    /// All servers, in the order of the configuration.
+    pub fn states(&self) -> Vec<McpServerState> {
+        self.lock().iter().map(|server| state(&server.session)).collect()
+    }
+
+    /// Compares all tools with the pins again, after a change was accepted.
+    pub fn compare(&self) {
+        self.lock().iter().for_each(|server| server.session.compare.notify_one());
+    }
+
+    /// Ends all connections and programs. The tasks that the services were given end soon after.
+    pub fn stop(&self) {
+        self.lock().drain(..).for_each(|server| server.stop.cancel());
+    }
+}
+
+fn state(session: &Session) -> McpServerState {
+    let offered = session.offer.offered();
+    let (state, protocol, error) = match session.link.connection() {
+        Connection::Connecting => ("connecting", None, None),
+        Connection::Up(peer) => ("connected", peer.peer_info().map(|info| info.protocol_version.as_str().to_owned()), None),
+        Connection::Down(why) => ("failed", None, Some(why)),
+    };
+    McpServerState {
+        name: session.offer.config.name.clone(),
+        state,
+        protocol,
+        error,
+        tools: offered.tools.iter().map(|tool| tool.definition().spec.name.to_string()).collect(),
+        changed: offered.changed,
+        refused: offered.refused,
+    }
+}
