@@ -1,6 +1,7 @@
 """The pictures of the documentation: one per view, taken from a server with the sample office and a scripted model."""
 from console import Console, calls, expect, test_id, text
 
+MODEL = "sample-model"
 WIDTH, HEIGHT = 1440, 900
 ANSWER = """You have **seven** open requests. Two of them are due today:
 
@@ -17,14 +18,19 @@ DOCUMENTS = [
 ]
 
 
+def answered(*entries):
+    """The same answers, from a model with the name that the pictures show."""
+    return [[{**chunk, "model": MODEL} for chunk in entry] for entry in entries]
+
+
 def fill(console):
     """What the pictures show. Returns the addresses of the views."""
     console.model.usage = (2140, 310)
-    console.ask("How long did I work today?", calls(("get_worktime", {})), text("Since 08:00, with a break at noon."))
-    console.ask("Break something", calls(("test_panic", {})), text("The tool failed; nothing was changed."))
-    console.ask("Who may read my requests?", calls(("get_user_info", {})), text("You, your lead and the administrators."), user=2)
-    console.ask("Order a desk lamp for the front desk", calls(("create_request", {"title": "Desk lamp for the front desk", "description": "The old one flickers."})), user=2)
-    shown = console.ask("What is on my desk today?", calls(("get_requests", {}), ("get_todos", {}), ("get_worktime", {})), text(ANSWER, pieces=8))
+    console.ask("How long did I work today?", *answered(calls(("get_worktime", {})), text("Since 08:00, with a break at noon.")))
+    console.ask("Break something", *answered(calls(("test_panic", {})), text("The tool failed; nothing was changed.")))
+    console.ask("Who may read my requests?", *answered(calls(("get_user_info", {})), text("You, your lead and the administrators.")), user=2)
+    console.ask("Order a desk lamp for the front desk", *answered(calls(("create_request", {"title": "Desk lamp for the front desk", "description": "The old one flickers."}))), user=2)
+    shown = console.ask("What is on my desk today?", *answered(calls(("get_requests", {}), ("get_todos", {}), ("get_worktime", {})), text(ANSWER, pieces=8)))
     status, _, _ = console.server.call("POST", "/api/knowledge/documents", {"documents": DOCUMENTS})
     assert status == 200, status
     console.server.call("POST", "/api/budgets", {"scope": "tenant", "period": "day", "unit": "tokens", "limit": 200_000})
@@ -61,7 +67,7 @@ def prepare(page, name):
 def take(folder, views=None):
     """Writes `console.png`, the picture of the README, and `console/NAME.png` for each view."""
     (folder / "console").mkdir(parents=True, exist_ok=True)
-    with Console(model="sample-model") as console:
+    with Console(model=MODEL) as console:
         paths = fill(console)
         page = console.page("chat", viewport={"width": WIDTH, "height": HEIGHT})
         for name, path in paths.items():

@@ -3,7 +3,7 @@ import { memo } from 'preact/compat';
 import { ActionButton, Json, tone } from '../../parts/basics';
 import { Icon } from '../../parts/icons';
 import { isInlinePicture, Markdown } from '../../parts/markdown';
-import { duration, money, shortId, time } from '../../format';
+import { duration, money, number, shortId, time } from '../../format';
 import { t, word } from '../../i18n';
 import { to } from '../../router';
 import { decide } from './conversation';
@@ -122,7 +122,7 @@ export const TurnView = memo(function TurnView({ turn, selected, openCall, selec
         {turn.id !== 'pending' && (
           <p class="turn-foot">
             <span>{time(turn.createdAt)}</span>
-            {turn.usage && <span>{t('tokens_n', { count: turn.usage.total_tokens })}</span>}
+            {turn.usage && <span>{t('tokens_n', { count: number(turn.usage.total_tokens) })}</span>}
             {turn.usage?.cost_usd ? <span>{money(turn.usage.cost_usd * 1e9)}</span> : null}
             <a
               href={to('turns', turn.id)}
