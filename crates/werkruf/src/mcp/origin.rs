@@ -92,7 +92,7 @@ mod tests {
 
     const PAGES: [&str; 2] = ["https://app.example.org", "http://intranet:8000"];
 
-    fn with(pages: &[String], ask: impl Fn(&Known<'_>, &str) -> bool, texts: &[&str]) -> Vec<bool> {
+    fn with<'a>(pages: &'a [String], ask: impl Fn(&Known<'a>, &str) -> bool, texts: &[&str]) -> Vec<bool> {
         let known = Known { public_url: Some("https://chat.example.org/base"), pages };
         texts.iter().map(|text| ask(&known, text)).collect()
     }
