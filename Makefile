@@ -22,7 +22,7 @@ web/dist/index.html: $(WEB_SOURCES)
 	@command -v npm >/dev/null || { echo "Node is missing: install version $(NEED_NODE) or newer (https://nodejs.org). The server runs without it, with a page instead of the console."; exit 1; }
 	@test -f web/package.json || { echo "web/package.json is missing: this checkout has no console."; exit 1; }
 	@echo "Building the console."
-	@cd web && npm ci --no-audit --no-fund --loglevel=error && npm run --silent build
+	@cd web && npm install --no-package-lock --no-audit --no-fund --loglevel=error && npm run --silent build
 	@touch $@
 
 # A newcomer without Node, or without its registry, gets a running server all the same.

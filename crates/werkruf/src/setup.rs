@@ -161,7 +161,7 @@ fn declared_tool(
     }
     let built: Result<Arc<dyn ToolObject>, ConfigFault> = match declared {
         ToolConfig::Http(tool) => HttpTool::new(*tool, client.clone(), clock, variable).map(|tool| Arc::new(tool) as _),
-        ToolConfig::Sql(tool) => SqlTool::new(*tool, variable).map(|tool| Arc::new(tool) as _),
+        ToolConfig::Sql(tool) => SqlTool::new(&tool, variable).map(|tool| Arc::new(tool) as _),
         ToolConfig::Mcp(_) => return Ok(None),
     };
     built.map(Some).map_err(|fault| vec![fault])

@@ -1,6 +1,7 @@
 //! Recognises a client that repeats itself: it runs the same call, gets the same result and asks again. Each request is a turn of its own, so the
 //! limits of one turn do not see it.
 
+use serde_json::Value;
 use werkruf_llm::Message;
 
 /// So many equal exchanges in a row are a loop.
@@ -11,7 +12,8 @@ const CLIENT_REPEATS: usize = 5;
 struct Exchange<'a> {
     text: &'a str,
     calls: Vec<(&'a str, &'a str)>,
-    results: Vec<&'a str>,
+    /// Texts and pictures.
+    results: Vec<(&'a str, &'a [Value])>,
 }
 
 /// Whether a history ends with the same exchange several times, with no word of the user between.
@@ -20,7 +22,7 @@ pub(super) fn ends_in_loop(messages: &[Message]) -> bool {
     let (mut equal, mut results) = (0, Vec::new());
     for message in messages.iter().rev() {
         match message {
-            Message::Tool { content, .. } => results.push(content.as_str()),
+            Message::Tool { content, parts, .. } => results.push((content.as_str(), parts.as_slice())),
             Message::Assistant { content, calls, .. } => {
                 let calls = calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
                 let exchange = Exchange { text: content, calls, results: std::mem::take(&mut results) };
@@ -46,7 +48,8 @@ mod tests {
 
     fn exchange(id: usize, result: &str) -> [Message; 2] {
         let call = HistoryCall { id: format!("c{id}"), name: "f".to_owned(), arguments: "{}".to_owned() };
-        let tool = Message::Tool { call_id: call.id.clone(), name: "f".to_owned(), content: result.to_owned() };
+        let parts = vec![serde_json::json!({"type": "text", "text": result})];
+        let tool = Message::Tool { call_id: call.id.clone(), name: "f".to_owned(), content: String::new(), parts };
         [Message::Assistant { content: String::new(), calls: vec![call], carry: None }, tool]
     }
 

@@ -47,10 +47,10 @@ impl OperatorPostgres {
     }
 
     async fn rows(&self, client: &mut Client, read: &BoundedRead) -> Result<ReadRows, ReadError> {
-        let transaction = client.build_transaction().read_only(true).start().await.map_err(failed)?;
+        let transaction = client.build_transaction().read_only(true).start().await?;
         let left = u64::try_from(read.deadline.left().as_millis()).unwrap_or(u64::MAX).clamp(1, 86_400_000);
-        transaction.batch_execute(&format!("SET LOCAL statement_timeout = {left}; SET LOCAL TimeZone TO 'UTC'")).await.map_err(failed)?;
-        let plain = transaction.prepare(self.query.text()).await.map_err(failed)?;
+        transaction.batch_execute(&format!("SET LOCAL statement_timeout = {left}; SET LOCAL TimeZone TO 'UTC'")).await?;
+        let plain = transaction.prepare(self.query.text()).await?;
         check_columns(&plain)?;
         let sql = format!(
             "SELECT left(row_to_json(found)::text, {}) FROM ({}\n) AS found LIMIT {}",
@@ -58,7 +58,7 @@ impl OperatorPostgres {
             self.query.text(),
             read.max_rows.saturating_add(1)
         );
-        let whole = transaction.prepare(&sql).await.map_err(failed)?;
+        let whole = transaction.prepare(&sql).await?;
         fetched(&transaction, &plain, &whole, read).await
     }
 
@@ -130,14 +130,14 @@ impl Drop for TakenConnection {
 
 async fn fetched(transaction: &Transaction<'_>, plain: &Statement, whole: &Statement, read: &BoundedRead) -> Result<ReadRows, ReadError> {
     let values = read.values.iter().map(Argument);
-    let stream = transaction.query_raw(whole, values).await.map_err(failed)?;
+    let stream = transaction.query_raw(whole, values).await?;
     let mut stream = std::pin::pin!(stream);
     let (mut rows, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = stream.try_next().await.map_err(failed)? {
+    while let Some(row) = stream.try_next().await? {
         if rows.len() == read.max_rows {
             return Ok(ReadRows { rows, truncated: true });
         }
-        let text: &str = row.try_get(0).map_err(failed)?;
+        let text: &str = row.try_get(0)?;
         bytes += text.len();
         if bytes > read.max_bytes {
             return Err(ReadError::TooLarge);
@@ -235,16 +235,18 @@ fn element(value: &Value, of: &Type) -> String {
     format!("\"{}\"", written(value, of).replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn failed(error: tokio_postgres::Error) -> ReadError {
-    let text = causes(&error);
-    match error.code().map(tokio_postgres::error::SqlState::code) {
-        // The statement timeout, or a cancel of the database's own operator.
-        Some("57014") => ReadError::Overdue,
-        Some(code) if code.starts_with("22") => ReadError::Argument(text),
-        Some(code) if code.starts_with("08") || code.starts_with("57") || code.starts_with("53") => ReadError::Unreachable(text),
-        Some(_) => ReadError::Query(text),
-        None if error.is_closed() => ReadError::Unreachable(text),
-        None => ReadError::Query(text),
+impl From<tokio_postgres::Error> for ReadError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let text = causes(&error);
+        match error.code().map(tokio_postgres::error::SqlState::code) {
+            // The statement timeout, or a cancel of the database's own operator.
+            Some("57014") => Self::Overdue,
+            Some(code) if code.starts_with("22") => Self::Argument(text),
+            Some(code) if code.starts_with("08") || code.starts_with("57") || code.starts_with("53") => Self::Unreachable(text),
+            Some(_) => Self::Query(text),
+            None if error.is_closed() => Self::Unreachable(text),
+            None => Self::Query(text),
+        }
     }
 }
 

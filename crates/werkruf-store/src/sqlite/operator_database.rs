@@ -82,21 +82,21 @@ fn opened(path: &Path, max_bytes: usize) -> Result<Connection, ReadError> {
 }
 
 fn rows(connection: &Connection, sql: &str, read: &BoundedRead) -> Result<ReadRows, ReadError> {
-    let mut statement = connection.prepare(sql).map_err(failed)?;
+    let mut statement = connection.prepare(sql)?;
     if !statement.readonly() {
         return Err(ReadError::Query("the query is not a read".to_owned()));
     }
     let columns = columns(&statement)?;
     let values = read.values.iter().map(bound);
-    let mut found = statement.query(params_from_iter(values)).map_err(failed)?;
+    let mut found = statement.query(params_from_iter(values))?;
     let (mut rows, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = found.next().map_err(failed)? {
+    while let Some(row) = found.next()? {
         if rows.len() == read.max_rows {
             return Ok(ReadRows { rows, truncated: true });
         }
         let mut object = Map::new();
         for (at, column) in columns.iter().enumerate() {
-            let value = row.get_ref(at).map_err(failed)?;
+            let value = row.get_ref(at)?;
             bytes += column.len() + size(value);
             if bytes > read.max_bytes {
                 return Err(ReadError::TooLarge);
@@ -149,12 +149,14 @@ fn json(value: ValueRef<'_>) -> Value {
     }
 }
 
-fn failed(error: rusqlite::Error) -> ReadError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::OperationInterrupted) => ReadError::Overdue,
-        Some(ErrorCode::TooBig) => ReadError::TooLarge,
-        Some(ErrorCode::DatabaseBusy | ErrorCode::CannotOpen | ErrorCode::NotADatabase) => ReadError::Unreachable(error.to_string()),
-        Some(ErrorCode::TypeMismatch) => ReadError::Argument(error.to_string()),
-        _ => ReadError::Query(error.to_string()),
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::OperationInterrupted) => Self::Overdue,
+            Some(ErrorCode::TooBig) => Self::TooLarge,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::CannotOpen | ErrorCode::NotADatabase) => Self::Unreachable(error.to_string()),
+            Some(ErrorCode::TypeMismatch) => Self::Argument(error.to_string()),
+            _ => Self::Query(error.to_string()),
+        }
     }
 }

@@ -26,10 +26,12 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    /// What others see of it.
-    fn view(&self) -> (Vec<(&str, &str)>, &[String], &[(String, String)]) {
-        let tools = self.tools.iter().map(|tool| (tool.definition().spec.name.as_ref(), tool.definition().digest.as_str()));
-        (tools.collect(), &self.changed, &self.refused)
+    /// Whether others see the same in both.
+    fn looks_like(&self, other: &Self) -> bool {
+        let tools = |offered: &Self| -> Vec<String> {
+            offered.tools.iter().map(|tool| format!("{} {}", tool.definition().spec.name, tool.definition().digest)).collect()
+        };
+        tools(self) == tools(other) && self.changed == other.changed && self.refused == other.refused
     }
 }
 
@@ -82,7 +84,7 @@ impl Offer {
         }
         digests.retain(|name, _| !next.changed.contains(name));
         self.link.offer(digests);
-        let is_new = next.view() != earlier.view();
+        let is_new = !next.looks_like(&earlier);
         if is_new {
             self.tell(&next);
         }

@@ -25,7 +25,10 @@ pub(super) fn reply(response: CallToolResponse) -> Result<Reply, Failure> {
             return Err(Failure::fatal(ErrorCode::UpstreamRefused, message).nothing_happened());
         }
         _ => {
-            return Err(Failure::upstream(ErrorCode::BadResponse, "The server behind this tool answered in a form that was not asked for."));
+            return Err(Failure::upstream(
+                ErrorCode::BadResponse,
+                "The server behind this tool answered in a form that was not asked for.",
+            ));
         }
     };
     if result.is_error == Some(true) {

@@ -32,7 +32,7 @@ pub struct SqlTool {
 
 impl SqlTool {
     /// Validates a declaration and builds the tool. Opens nothing.
-    pub fn new(config: SqlToolConfig, env: Variables<'_>) -> Result<Self, ConfigFault> {
+    pub fn new(config: &SqlToolConfig, env: Variables<'_>) -> Result<Self, ConfigFault> {
         if let Some(fault) = config.faults(env).into_iter().next() {
             return Err(fault);
         }

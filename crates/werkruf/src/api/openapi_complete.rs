@@ -22,7 +22,7 @@ const STREAMS: [(&str, &str); 6] = [
     ("get", "/v1/responses/{id}"),
 ];
 
-/// Refusals of every route that needs a credential.
+/// Refusals of every route that needs a credential. The first is also one of every route that reads a body.
 const REFUSALS: [&str; 5] = ["400", "401", "403", "429", "503"];
 /// Refusals of every route that reads a body, beside those.
 const BODY_REFUSALS: [&str; 3] = ["408", "413", "415"];
@@ -53,11 +53,10 @@ fn operation_of(method: &str, path: &str, operation: &mut Value) {
         never_null(&mut parameter["schema"]);
     }
     let Some(responses) = operation["responses"].as_object_mut() else { return };
-    if needs_credential {
-        for status in REFUSALS.iter().chain(BODY_REFUSALS.iter().filter(|_| has_body)) {
-            let shared = || json!({"$ref": format!("#/components/responses/{schema}{status}")});
-            responses.entry(*status).or_insert_with(shared);
-        }
+    let general: &[&str] = if needs_credential { &REFUSALS } else { &REFUSALS[..usize::from(has_body)] };
+    for status in general.iter().chain(BODY_REFUSALS.iter().filter(|_| has_body)) {
+        let shared = || json!({"$ref": format!("#/components/responses/{schema}{status}")});
+        responses.entry(*status).or_insert_with(shared);
     }
     for (status, response) in responses.iter_mut().filter(|(_, response)| response.get("$ref").is_none()) {
         if response["description"].as_str().unwrap_or_default().is_empty() {
