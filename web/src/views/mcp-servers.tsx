@@ -1,32 +1,21 @@
 /** MCP servers: whether they are connected, and tools of theirs whose definition has changed. */
-import { ApiError, json } from '../api/client';
+import { api, ApiError, type Schemas } from '../api/client';
 import { t } from '../i18n';
 import { ActionButton, Section, Status } from '../parts/basics';
 import { type Resource, useResource } from '../resource';
 import { session } from '../session';
 
-interface McpServer {
-  name: string;
-  state: string;
-  protocol?: string | null;
-  error?: string | null;
-  tools: string[];
-  changed: string[];
-  refused: { tool: string; reason: string }[];
-}
-
-export interface ForeignTools {
-  servers: McpServer[];
-}
+type McpServer = Schemas['McpServer'];
+export type ForeignTools = Pick<Schemas['ForeignTools'], 'servers'>;
 
 const NONE: ForeignTools = { servers: [] };
 
 /** Only the operator may see the servers. A server without MCP has no such route. */
 export function useForeignTools(): Resource<ForeignTools> {
   const operator = session.value?.operator ?? false;
-  return useResource(async (signal) => {
+  return useResource<ForeignTools>(async (signal) => {
     if (!operator) return NONE;
-    return json<ForeignTools>('get', '/api/admin/tools', { signal }).catch((error: unknown) => {
+    return api.get('/api/admin/tools', { signal }).catch((error: unknown): ForeignTools => {
       if (error instanceof ApiError && error.status === 404) return NONE;
       throw error;
     });
@@ -38,7 +27,7 @@ export const serverOf = (foreign: ForeignTools | undefined, tool: string) => for
 
 function Server({ server, reload }: { server: McpServer; reload: () => Promise<void> }) {
   const accept = (name: string) => async () => {
-    await json('post', '/api/admin/tools/{name}/accept', { path: { name } });
+    await api.post('/api/admin/tools/{name}/accept', { path: { name }, body: {} });
     await reload();
   };
   return (
