@@ -99,7 +99,12 @@ impl Subscriber {
             }
             // This includes the error of a queued turn that was canceled before it started.
             EventType::Error => self.shown = self.shown.take().filter(|shown| shown.turn_id != event.turn_id),
-            EventType::Init | EventType::ToolStarted | EventType::ToolFinished | EventType::ApprovalRequired | EventType::Debug => {}
+            EventType::Init
+            | EventType::ToolStarted
+            | EventType::ToolProgress
+            | EventType::ToolFinished
+            | EventType::ApprovalRequired
+            | EventType::Debug => {}
         }
     }
 

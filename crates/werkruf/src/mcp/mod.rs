@@ -65,7 +65,7 @@ impl McpServer {
 /// A message of the Model Context Protocol: a request, a notification or a response. Answers with JSON or with an event stream.
 #[utoipa::path(post, path = "/mcp", operation_id = "mcp_post", tag = "mcp", request_body = serde_json::Value,
     params(("Mcp-Session-Id" = Option<String>, Header), ("MCP-Protocol-Version" = Option<String>, Header)),
-    responses((status = 200, description = "The response, as JSON or as an event stream."), (status = 202, description = "A notification was taken."),
+    responses((status = 200, body = serde_json::Value, description = "The response, as JSON or as an event stream."), (status = 202, description = "A notification was taken."),
         (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn post(State(api): State<Arc<ApiState>>, request: Request) -> Result<Response, ApiError> {
     exchange::exchange(api, request).await
@@ -73,7 +73,7 @@ async fn post(State(api): State<Arc<ApiState>>, request: Request) -> Result<Resp
 
 /// The messages of a session that answer no request, or the rest of a stream that was cut (`Last-Event-ID`). Up to protocol version 2025-11-25.
 #[utoipa::path(get, path = "/mcp", operation_id = "mcp_get", tag = "mcp", params(("Mcp-Session-Id" = Option<String>, Header)),
-    responses((status = 200, description = "An event stream."), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+    responses((status = 200, body = String, content_type = "text/event-stream", description = "An event stream."), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn get(State(api): State<Arc<ApiState>>, request: Request) -> Result<Response, ApiError> {
     exchange::exchange(api, request).await
 }
