@@ -41,7 +41,7 @@ def check_a_document_is_uploaded_and_found(console):
 
 
 def check_rights_of_a_collection_are_changed(console):
-    console.server.call("POST", "/api/knowledge/documents", {"title": "House rules", "text": "Close the windows."})
+    console.server.call("POST", "/api/knowledge/documents", {"title": "Office rules", "text": "Close the windows."})
     page = console.page("knowledge")
     page.get_by_label("Roles that may read").fill("lead, admin")
     with page.expect_response(lambda response: response.url.endswith("/rights") and response.request.method == "PUT"):

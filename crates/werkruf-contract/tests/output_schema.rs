@@ -23,7 +23,7 @@ fn what_is_always_written_is_required() {
             "properties": {
                 "count": {"description": "How many there are", "type": "integer", "format": "uint8", "minimum": 0, "maximum": 255},
                 "next": {"type": ["string", "null"]},
-                "hint": {"type": "string"}
+                "hint": {"type": ["string", "null"]}
             },
             "required": ["count", "next"]
         }))

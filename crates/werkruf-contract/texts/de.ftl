@@ -12,7 +12,6 @@ error-model_refused = Das Sprachmodell hat die Anfrage abgelehnt.
 error-context_length_exceeded = Dieses Gespräch ist länger, als das Sprachmodell lesen kann.
 error-invalid_image = Das Sprachmodell kann ein Bild dieser Nachricht nicht verwenden.
 error-model_not_found = Der Server des Sprachmodells kennt das Modell nicht.
-error-format_violated = Die Antwort des Sprachmodells hat nicht das verlangte Format.
 error-model_credentials = Das Sprachmodell nimmt den Schlüssel dieses Servers nicht an.
 error-model_unreachable = Das Sprachmodell ist nicht erreichbar.
 error-model_unreadable = Der Server des Sprachmodells hat nicht wie ein Sprachmodell geantwortet.

@@ -12,7 +12,6 @@ error-model_refused = The language model refused the request.
 error-context_length_exceeded = This conversation is longer than the language model can read.
 error-invalid_image = The language model cannot use a picture of this message.
 error-model_not_found = The server of the language model does not know the model.
-error-format_violated = The language model's answer does not have the format that was asked for.
 error-model_credentials = The language model does not accept this server's key.
 error-model_unreachable = The language model cannot be reached.
 error-model_unreadable = The server of the language model did not answer like a language model.

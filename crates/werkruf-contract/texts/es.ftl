@@ -12,7 +12,6 @@ error-model_refused = El modelo de lenguaje rechazó la petición.
 error-context_length_exceeded = Esta conversación es más larga de lo que el modelo de lenguaje puede leer.
 error-invalid_image = El modelo de lenguaje no puede usar una imagen de este mensaje.
 error-model_not_found = El servidor del modelo de lenguaje no conoce el modelo.
-error-format_violated = La respuesta del modelo de lenguaje no tiene el formato pedido.
 error-model_credentials = El modelo de lenguaje no acepta la clave de este servidor.
 error-model_unreachable = No se puede llegar al modelo de lenguaje.
 error-model_unreadable = El servidor del modelo de lenguaje no respondió como un modelo de lenguaje.

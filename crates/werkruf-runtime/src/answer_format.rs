@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 use werkruf_contract::Shape;
 
-/// How much of a violation is shown.
-const MAX_VIOLATION_CHARS: usize = 200;
+/// How much of a place is logged.
+const MAX_PLACE_CHARS: usize = 200;
 
 /// A JSON format.
 #[derive(Debug)]
@@ -34,18 +34,15 @@ impl AnswerFormat {
         options.get("response_format").is_some_and(|format| matches!(format["type"].as_str(), Some("json_object" | "json_schema")))
     }
 
-    /// The first thing that is wrong with an answer.
-    pub fn violation(&self, text: &str) -> Option<String> {
-        let value: Value = match serde_json::from_str(text) {
-            Ok(value) => value,
-            Err(error) => return Some(format!("it is not JSON: {error}")),
-        };
-        let violation = match self {
-            Self::Object => (!value.is_object()).then(|| "it is no JSON object".to_owned()),
+    /// Where an answer first differs from the format: a JSON pointer, or what it is not as a whole. It has no text of the answer but names of fields.
+    pub fn violated_at(&self, text: &str) -> Option<String> {
+        let Ok(value) = serde_json::from_str::<Value>(text) else { return Some("no JSON".to_owned()) };
+        let place = match self {
+            Self::Object => (!value.is_object()).then(|| "no object".to_owned()),
             Self::Schema(shape) if shape.fits(&value) => None,
-            Self::Schema(shape) => shape.violations(&value).into_iter().next().map(|first| format!("{} {}", first.path, first.message)),
+            Self::Schema(shape) => shape.violations(&value).into_iter().next().map(|first| first.path),
         };
-        violation.map(|text| text.trim().chars().take(MAX_VIOLATION_CHARS).collect())
+        place.map(|place| place.chars().take(MAX_PLACE_CHARS).collect())
     }
 }
 
@@ -66,11 +63,12 @@ mod tests {
     fn an_answer_must_fit_its_format() {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
         let wanted = format(&json!({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})).unwrap().unwrap();
-        assert_eq!(wanted.violation("{\"n\": 1}"), None);
-        assert!(wanted.violation("{\"n\": \"one\"}").unwrap().starts_with("/n "));
-        assert!(wanted.violation("Here it is: {\"n\": 1}").unwrap().starts_with("it is not JSON"));
+        let place = |text: &str| wanted.violated_at(text);
+        assert_eq!(place("{\"n\": 1}"), None);
+        assert_eq!(place("{\"n\": \"one\"}").as_deref(), Some("/n"));
+        assert_eq!(place("Here it is: {\"n\": 1}").as_deref(), Some("no JSON"));
         let any = format(&json!({"type": "json_object"})).unwrap().unwrap();
-        assert_eq!((any.violation("{}"), any.violation("[]")), (None, Some("it is no JSON object".to_owned())));
+        assert_eq!((any.violated_at("{}"), any.violated_at("[]")), (None, Some("no object".to_owned())));
         assert!(format(&json!({"type": "text"})).is_none() && format(&json!(5)).is_none());
         assert!(format(&json!({"type": "json_schema", "json_schema": {"schema": {"type": 5}}})).unwrap().is_err());
     }

@@ -121,7 +121,7 @@ impl NamedQuery {
             return Err("has more than one statement; write one".to_owned());
         }
         // A whole name, so that `$` or `:` inside it is no parameter.
-        let length = word(rest).len().max(next.len_utf8());
+        let length = identifier(rest).len().max(next.len_utf8());
         self.text.push_str(&rest[..length]);
         Ok(length)
     }
@@ -139,12 +139,21 @@ impl NamedQuery {
     }
 }
 
-/// The name at the beginning.
+/// The name at the beginning, as parameters and the tags of quotes have it.
 fn word(text: &str) -> &str {
+    name_of(text, |_| false)
+}
+
+/// The name of a table or column at the beginning: `$` may be inside it.
+fn identifier(text: &str) -> &str {
+    name_of(text, |sign| sign == '$')
+}
+
+fn name_of(text: &str, also: fn(char) -> bool) -> &str {
     if !text.starts_with(|first: char| first.is_alphabetic() || first == '_') {
         return "";
     }
-    let end = text.find(|next: char| !next.is_alphanumeric() && next != '_').unwrap_or(text.len());
+    let end = text.find(|next: char| !next.is_alphanumeric() && next != '_' && !also(next)).unwrap_or(text.len());
     &text[..end]
 }
 

@@ -156,20 +156,22 @@ impl Turn {
             Some(_) | None => {}
         }
         let reply = Reply::answer(answer, is_refusal, untrusted);
-        match self.format_violation(&reply) {
-            Some(error) => Err(Stop::Failed(error)),
-            None => Ok(reply),
-        }
+        self.check_format(&reply);
+        Ok(reply)
     }
 
-    /// The error of an answer that does not have the format that the client asked for. What was cut off or refused has none.
-    fn format_violation(&self, reply: &Reply) -> Option<TurnError> {
+    /// Tells the operator of an answer that does not have the format that the client asked for. The client gets it as it is, as it would from the
+    /// provider, and judges it itself: a text that was paid for is not taken away. What was cut off or refused is not checked.
+    fn check_format(&self, reply: &Reply) {
         if reply.finish != FinishReason::Stop {
-            return None;
+            return;
         }
-        let violation = AnswerFormat::of(&self.options)?.ok()?.violation(&reply.text)?;
-        let message = self.scope.error_texts.text("error-format_violated", &[]);
-        Some(TurnError::new(ToolErrorType::Upstream, ErrorCode::FormatViolated, format!("{message} ({violation})")))
+        if let Some(Ok(format)) = AnswerFormat::of(&self.options)
+            && let Some(place) = format.violated_at(&reply.text)
+        {
+            let (code, turn_id) = (ErrorCode::FormatViolated.as_str(), self.scope.turn_id);
+            tracing::warn!(code, %turn_id, place, "the model's answer does not have the format that was asked for");
+        }
     }
 
     async fn request_answer(&mut self) -> Result<Answer, Stop> {

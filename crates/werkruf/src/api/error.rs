@@ -338,11 +338,6 @@ const fn is_final(code: ErrorCode) -> bool {
     // A budget resets tomorrow at the earliest. Only the operator can change the credentials. The others are the end of a turn that had its chance.
     matches!(
         code,
-        ErrorCode::BudgetExceeded
-            | ErrorCode::ModelCredentials
-            | ErrorCode::Canceled
-            | ErrorCode::RepeatLimit
-            | ErrorCode::StepLimit
-            | ErrorCode::FormatViolated
+        ErrorCode::BudgetExceeded | ErrorCode::ModelCredentials | ErrorCode::Canceled | ErrorCode::RepeatLimit | ErrorCode::StepLimit
     )
 }

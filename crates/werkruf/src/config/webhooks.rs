@@ -177,7 +177,7 @@ mod tests {
             "crm.example.org https://crm.example.org/in 2",
             "local http://127.0.0.1:9/x 1",
             "10.1.2.3 http://10.1.2.3/x 1",
-            "alert http://localhost:9/a 14",
+            "alert http://localhost:9/a 15",
         ];
         assert_eq!(read(&text, &alert), (expected.map(str::to_owned).to_vec(), Vec::new()));
     }

@@ -25,7 +25,7 @@ use crate::api::{ApiError, ApiState, approvals, context, replay, tools};
 
 const IDEMPOTENCY_KEY: &str = "werkruf/idempotency-key";
 const CONVERSATION_ID: &str = "werkruf/conversation-id";
-/// How long a call that only reads goes on without anybody who waits for it: a client that lost its connection sends the request again.
+/// How long a call that only reads continues while nobody waits for it: a client that lost its connection sends the request again.
 const GRACE: Duration = Duration::from_secs(10);
 /// Reports that may wait to be sent; a client that does not read misses some.
 const REPORTS: usize = 32;
