@@ -63,14 +63,16 @@ lint:
 rust-tests:
 	$(CARGO) test --workspace --quiet
 
-# A module can be left out: the server without the flight search passes its lints and its tests.
+# A module can be left out: the server without the flight search passes its lints and its tests. `make test` runs those of the modules.
+WITHOUT_FLIGHTS ?= --test api modules
 without-flights:
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
-	$(CARGO) test -p werkruf --no-default-features --quiet
+	$(CARGO) test -p werkruf --no-default-features --quiet $(WITHOUT_FLIGHTS)
 
 test: toolchain console check without-flights outside-tests client-tests schema-tests mcp-tests console-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
 
 test-full: test ## `test`, then all clients over both APIs, and the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
+	$(MAKE) without-flights WITHOUT_FLIGHTS=
 	$(MAKE) client-matrix
 	$(MAKE) hostile
 	$(MAKE) interference
@@ -98,8 +100,8 @@ hostile: toolchain ## Attack the release build with the weakest key and 1 GiB of
 interference-short:
 	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/interference/run --prove
-	tests/interference/run --sequences 240
-	tests/interference/run --database postgres --sequences 120
+	tests/interference/run --sequences 120
+	tests/interference/run --database postgres --sequences 60
 
 SEQUENCES ?= 10000
 

@@ -47,7 +47,8 @@ DURATIONS = re.compile(r'("(?:took_ms|created|created_at|completed_at|last_progr
 LIVE_TEXT = re.compile(r"event: assistant_(?:token|snapshot)\ndata: [^\n]*\n\n")
 VARYING = {"took_ms", "last_used_at", "last_progress_ms", "retry_after_ms"}
 EPOCHS = {"created", "created_at", "completed_at", "expires_at"}
-IGNORED_HEADERS = {"date", "retry-after", "content-length", "connection", "keep-alive", "transfer-encoding", "x-werkruf-took-ms"}
+IGNORED_HEADERS = {"date", "retry-after", "content-length", "connection", "keep-alive", "transfer-encoding", "x-werkruf-took-ms",
+                   "openai-processing-ms", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"}
 
 
 # Statuses of calls and turns that no longer change.

@@ -22,7 +22,7 @@ fn operations() -> Vec<(Method, String)> {
 const PUBLIC: [&str; 3] = ["/healthz", "/readyz", "/openapi.json"];
 /// Routes without a key whose requests are signed, or have the key in their body: they refuse what is not.
 const SIGNED: [(&str, &str, u16); 3] =
-    [("GET", "/webhooks/whatsapp", 403), ("POST", "/webhooks/whatsapp", 401), ("POST", "/api/console/sessions", 400)];
+    [("GET", "/webhooks/whatsapp", 403), ("POST", "/webhooks/whatsapp", 401), ("POST", "/api/console/sessions", 401)];
 /// What every credential may ask about itself, with the answer.
 const OWN: [(&str, &str, u16); 2] = [("GET", "/api/console/session", 200), ("DELETE", "/api/console/session", 204)];
 
