@@ -45,6 +45,8 @@ TIMES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 DURATIONS = re.compile(r'("(?:took_ms|created|created_at|completed_at|last_progress_ms)": ?)\d+(\.\d+)?')
 # Whether the text of a step comes in tokens or as one snapshot is a matter of time; `final` has the whole text.
 LIVE_TEXT = re.compile(r"event: assistant_(?:token|snapshot)\ndata: [^\n]*\n\n")
+# The id that the actor sent itself; the two servers are asked for different rows of others.
+ASKED = re.compile(r"with id '[^']*' not found")
 VARYING = {"took_ms", "last_used_at", "last_progress_ms", "retry_after_ms"}
 EPOCHS = {"created", "created_at", "completed_at", "expires_at"}
 IGNORED_HEADERS = {"date", "retry-after", "content-length", "connection", "keep-alive", "transfer-encoding", "x-werkruf-took-ms",
@@ -135,6 +137,7 @@ class Side:
             return "…"
         if isinstance(value, str):
             numbered = lambda found: f"<{self.numbers.setdefault(found[0], len(self.numbers))}>"
+            value = ASKED.sub("with this id not found", value)
             return DURATIONS.sub(r"\1…", TIMES.sub("<time>", IDS.sub(numbered, unnumbered(value))))
         return value
 
