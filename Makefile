@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights outside-tests client-tests client-matrix schema-tests mcp-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights without-flights-tests debug-build outside-tests outside-sqlite outside-postgres client-tests client-matrix schema-tests mcp-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -63,16 +63,22 @@ lint:
 rust-tests:
 	$(CARGO) test --workspace --quiet
 
-# A module can be left out: the server without the flight search passes its lints and its tests. `make test` runs those of the modules.
-WITHOUT_FLIGHTS ?= --test api modules
+# A module can be left out: the server without the flight search passes its lints (here) and its tests (`make test-full`).
 without-flights:
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
-	$(CARGO) test -p werkruf --no-default-features --quiet $(WITHOUT_FLIGHTS)
 
-test: toolchain console check without-flights outside-tests client-tests schema-tests mcp-tests console-tests tutorial-tests search-figures hostile-short interference-short chaos-short ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+without-flights-tests:
+	$(CARGO) test -p werkruf --no-default-features --quiet
+
+# These use servers of their own, so two of them run beside each other.
+FROM_OUTSIDE := outside-postgres outside-sqlite schema-tests client-tests console-tests mcp-tests hostile-short interference-short tutorial-tests search-figures
+
+test: toolchain console check without-flights ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+	$(MAKE) --no-print-directory -j 2 --output-sync=target $(FROM_OUTSIDE)
+	$(MAKE) --no-print-directory chaos-short
 
 test-full: test ## `test`, then all clients over both APIs, and the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)
-	$(MAKE) without-flights WITHOUT_FLIGHTS=
+	$(MAKE) without-flights-tests
 	$(MAKE) client-matrix
 	$(MAKE) hostile
 	$(MAKE) interference
@@ -80,15 +86,21 @@ test-full: test ## `test`, then all clients over both APIs, and the whole harnes
 	$(MAKE) chaos DATABASE=postgres
 	$(MAKE) usage-figures
 
+# The programs that the tests below start. The same selection as `rust-tests`, so that nothing is compiled twice.
+debug-build:
+	$(CARGO) build --quiet --workspace --bins
+
 # Runs on SQLite and on PostgreSQL. The tests install and start their own PostgreSQL; tests/postgres/down stops it.
-outside-tests:
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+outside-tests: outside-sqlite outside-postgres
+
+outside-sqlite: debug-build
 	tests/outside/run
+
+outside-postgres: debug-build
 	tests/outside/run --database postgres
 
 # All attacks, against the debug build. They take a minute or two.
-hostile-short:
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+hostile-short: debug-build
 	tests/hostile/run
 
 hostile: toolchain ## Attack the release build with the weakest key and 1 GiB of address space, on both databases
@@ -97,8 +109,7 @@ hostile: toolchain ## Attack the release build with the weakest key and 1 GiB of
 	WERKRUF_BIN=$(CURDIR)/$(BIN) tests/hostile/run --database postgres
 
 # A sample of the sequences, and the proof that the comparison finds deliberate leaks.
-interference-short:
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+interference-short: debug-build
 	tests/interference/run --prove
 	tests/interference/run --sequences 120
 	tests/interference/run --database postgres --sequences 60
@@ -112,38 +123,31 @@ interference: toolchain ## Compare what actors are told over rows that they may 
 	WERKRUF_BIN=$(CURDIR)/$(BIN) tests/interference/run --database postgres --sequences $(SEQUENCES) --jobs 2
 
 # Real clients of OpenAI's APIs. Their packages are installed once, under target/clients.
-client-tests:
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+client-tests: debug-build
 	tests/clients/run
 
 # All clients over both APIs. The table of docs/openai.md must be what the run saw.
-client-matrix:
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+client-matrix: debug-build
 	tests/clients/run --full
 
 # Requests made from /openapi.json, for three minutes. schemathesis is installed once, under target/schema.
-schema-tests:
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+schema-tests: debug-build
 	tests/schema/run
 
 # The console in Debian's Chromium, which is installed if it is missing. The server has to contain the console of this checkout.
-console-tests: console
+console-tests: console debug-build
 	cd web && npm run --silent test
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
 	tests/console/run
 
-screenshots: console ## Take the pictures of the README and of docs/console.md again
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+screenshots: console debug-build ## Take the pictures of the README and of docs/console.md again
 	tests/console/run --screenshots
 
 # Real clients of the Model Context Protocol and its conformance suite. Their packages are installed once, under target/mcp.
-mcp-tests:
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+mcp-tests: debug-build
 	tests/mcp/run
 
 # The commands of docs/tutorial.md and docs/writing-a-tool.md, with Debian's nginx under target/nginx.
-tutorial-tests:
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins
+tutorial-tests: debug-build
 	tests/tutorial/run
 
 # The server with crash points (feature `crash-points`). It is a separate binary, because no other build may have them.
@@ -152,7 +156,7 @@ CHAOS_BIN := $(CURDIR)/target/chaos/werkruf
 KILLS ?= 1000
 
 chaos-build: toolchain
-	$(CARGO) build --quiet -p werkruf -p werkruf-reader --bins --features werkruf/crash-points
+	$(CARGO) build --quiet --workspace --bins --features werkruf/crash-points
 	install -D target/debug/werkruf $(CHAOS_BIN)
 
 # On PostgreSQL three servers share one database of the harness for MINUTES minutes.
@@ -205,8 +209,7 @@ usage-figures: toolchain ## Measure the statistics of usage with a million rows 
 	bench/usage --database postgres
 
 # The published quality of search, measured again on the generated sets.
-search-figures:
-	$(CARGO) build --quiet -p werkruf --bins
+search-figures: debug-build
 	bench/search/figures --check
 
 fuzz: toolchain ## Fuzz every parser, FUZZ_SECONDS each (600); the corpus is in fuzz/corpus
