@@ -80,9 +80,10 @@ export async function signIn(key: string) {
 }
 
 export async function signOut() {
+  // Without the person: a person who was deactivated must not keep the session open.
+  actingFor.value = null;
   await api.delete('/api/console/session').catch(() => undefined);
   session.value = null;
-  actingFor.value = null;
   people.value = [];
   signedOut.value = true;
 }

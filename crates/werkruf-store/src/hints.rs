@@ -90,7 +90,7 @@ const SOURCES: [Source; 5] = [
         open: "~t.tenant_id = #1 AND t.status = 'pending'",
     },
     Source {
-        columns: "'outbox', t.id, t.status, t.user_id, NULL, t.status IN ('pending', 'sending', 'sent')",
+        columns: "'outbox', t.id, t.status, t.user_id, NULL, t.status IN ('pending', 'sending') OR (t.status = 'sent' AND t.channel <> 'webhook')",
         table: "outbox AS t",
         id: "t.id",
         open_table: "",

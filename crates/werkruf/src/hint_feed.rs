@@ -138,7 +138,10 @@ impl Reading {
     async fn rows(&mut self) -> Result<(Vec<HintRow>, Uuid), StoreError> {
         let now = self.app.clock.now();
         let since = first_id(self.read_at.checked_sub(OVERLAP).unwrap_or(self.read_at));
-        let open = self.known.iter().filter(|(_, (_, open))| *open).map(|((_, id), _)| *id).collect();
+        let mut open: Vec<Uuid> = self.known.iter().filter(|(_, (_, open))| *open).map(|((_, id), _)| *id).collect();
+        // The newest ones: a message that nobody ever reports as delivered would be asked for as long as a page is open.
+        open.sort_unstable_by(|a, b| b.cmp(a));
+        open.truncate(MAX_HINTS as usize);
         let rows = self.app.store.hints(self.tenant_id, since, open).await?;
         self.read_at = now;
         Ok((rows, since))

@@ -27,15 +27,13 @@ pub(super) struct Link {
     /// The digests of the tools that may be called, by name.
     offered: Mutex<Arc<BTreeMap<String, String>>>,
     slots: Semaphore,
+    concurrency: usize,
 }
 
 impl Link {
     pub(super) fn new(concurrency: usize) -> Self {
-        Self {
-            connection: watch::Sender::default(),
-            offered: Mutex::default(),
-            slots: Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)),
-        }
+        let concurrency = concurrency.min(Semaphore::MAX_PERMITS);
+        Self { connection: watch::Sender::default(), offered: Mutex::default(), slots: Semaphore::new(concurrency), concurrency }
     }
 
     pub(super) fn set(&self, connection: Connection) {
@@ -48,6 +46,11 @@ impl Link {
 
     pub(super) const fn slots(&self) -> &Semaphore {
         &self.slots
+    }
+
+    /// Whether a call is in progress.
+    pub(super) fn is_busy(&self) -> bool {
+        self.slots.available_permits() < self.concurrency
     }
 
     /// The connection, as soon as there is one; `None` if there is none for a while.

@@ -199,6 +199,8 @@ impl Session {
             if again {
                 list = match self.list(peer).await {
                     Ok(list) => list,
+                    // A server that does one thing at a time lists its tools after the call. Closing the connection would end the call in the middle.
+                    Err(_) if self.link.is_busy() => continue,
                     Err(why) => return why,
                 };
             }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
+use http::HeaderValue;
+use http::header::CACHE_CONTROL;
 use http::request::Parts;
 use utoipa_axum::router::{UtoipaMethodRouter, UtoipaMethodRouterExt};
 
@@ -105,6 +107,10 @@ pub(crate) async fn authenticate(State(api): State<Arc<ApiState>>, mut request: 
             let identity = Arc::new(identity);
             request.extensions_mut().insert(Authenticated(Arc::clone(&identity)));
             let mut response = api.app.access.streams.tie(&identity, next.run(request).await);
+            if identity.session_id.is_some() {
+                // Caches know that an answer to a key is private, and do not know it of an answer to a cookie.
+                response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-store"));
+            }
             // For the access log.
             response.extensions_mut().insert(Authenticated(identity));
             response

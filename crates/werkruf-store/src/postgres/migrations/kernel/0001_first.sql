@@ -116,6 +116,8 @@ CREATE TABLE api_keys (
   root_id      uuid,
   PRIMARY KEY (tenant_id, id)
 );
+-- Sessions of the console look a key up on every request.
+CREATE INDEX api_keys_by_id ON api_keys (id);
 
 -- How many requests or turns the processes together have taken in a minute. A row is worth a minute at most, so it need not survive a crash.
 CREATE UNLOGGED TABLE rate_windows (

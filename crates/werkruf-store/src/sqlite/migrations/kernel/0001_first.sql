@@ -121,6 +121,8 @@ CREATE TABLE api_keys (
   root_id      TEXT,
   PRIMARY KEY (tenant_id, id)
 ) STRICT;
+-- Sessions of the console look a key up on every request.
+CREATE INDEX api_keys_by_id ON api_keys (id);
 
 -- Sign-in to the console. link: a link that works once, and then becomes a session. digest: of the token in the link or in the cookie. key_id: the key
 -- that the session stands for; NULL: the operator, as long as the operator's key has the digest operator_digest.
