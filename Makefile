@@ -70,11 +70,11 @@ without-flights:
 without-flights-tests:
 	$(CARGO) test -p werkruf --no-default-features --quiet
 
-# These use servers of their own, so two of them run beside each other.
-FROM_OUTSIDE := outside-postgres outside-sqlite schema-tests client-tests console-tests mcp-tests hostile-short interference-short tutorial-tests search-figures
+# These use servers of their own and mostly wait, so three of them run beside each other.
+FROM_OUTSIDE := outside-postgres outside-sqlite schema-tests client-tests console-tests mcp-tests without-flights hostile-short interference-short tutorial-tests search-figures
 
-test: toolchain console check without-flights ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
-	$(MAKE) --no-print-directory -j 2 --output-sync=target $(FROM_OUTSIDE)
+test: toolchain console check ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+	$(MAKE) --no-print-directory -j 3 --output-sync=target $(FROM_OUTSIDE)
 	$(MAKE) --no-print-directory chaos-short
 
 test-full: test ## `test`, then all clients over both APIs, and the whole harnesses of attacks, non-interference and crashes on both databases (about two hours)

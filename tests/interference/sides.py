@@ -47,6 +47,8 @@ DURATIONS = re.compile(r'("(?:took_ms|created|created_at|completed_at|last_progr
 LIVE_TEXT = re.compile(r"event: assistant_(?:token|snapshot)\ndata: [^\n]*\n\n")
 # The id that the actor sent itself; the two servers are asked for different rows of others.
 ASKED = re.compile(r"with id '[^']*' not found")
+# A link into the console has the server's address and a random token.
+LINK = re.compile(r"http://[^/]*/console/signin\?token=[\w-]+")
 VARYING = {"took_ms", "last_used_at", "last_progress_ms", "retry_after_ms"}
 EPOCHS = {"created", "created_at", "completed_at", "expires_at"}
 IGNORED_HEADERS = {"date", "retry-after", "content-length", "connection", "keep-alive", "transfer-encoding", "x-werkruf-took-ms",
@@ -137,7 +139,7 @@ class Side:
             return "…"
         if isinstance(value, str):
             numbered = lambda found: f"<{self.numbers.setdefault(found[0], len(self.numbers))}>"
-            value = ASKED.sub("with this id not found", value)
+            value = LINK.sub("<link>", ASKED.sub("with this id not found", value))
             return DURATIONS.sub(r"\1…", TIMES.sub("<time>", IDS.sub(numbered, unnumbered(value))))
         return value
 

@@ -27,13 +27,15 @@ pub(super) struct Link {
     /// The digests of the tools that may be called, by name.
     offered: Mutex<Arc<BTreeMap<String, String>>>,
     slots: Semaphore,
-    concurrency: usize,
 }
 
 impl Link {
     pub(super) fn new(concurrency: usize) -> Self {
-        let concurrency = concurrency.min(Semaphore::MAX_PERMITS);
-        Self { connection: watch::Sender::default(), offered: Mutex::default(), slots: Semaphore::new(concurrency), concurrency }
+        Self {
+            connection: watch::Sender::default(),
+            offered: Mutex::default(),
+            slots: Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)),
+        }
     }
 
     pub(super) fn set(&self, connection: Connection) {
@@ -46,11 +48,6 @@ impl Link {
 
     pub(super) const fn slots(&self) -> &Semaphore {
         &self.slots
-    }
-
-    /// Whether a call is in progress.
-    pub(super) fn is_busy(&self) -> bool {
-        self.slots.available_permits() < self.concurrency
     }
 
     /// The connection, as soon as there is one; `None` if there is none for a while.

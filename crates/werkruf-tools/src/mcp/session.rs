@@ -125,12 +125,12 @@ impl Session {
         ended
     }
 
-    /// The first attempt with a program speaks the older protocol, which all programs know today: one that does not know the question for its protocol
-    /// may not answer it at all. Every second attempt asks that question, for programs that know the newer protocol alone.
+    /// Every second attempt with a program speaks the older protocol from the start: the SDK waits ten seconds for the first answer of the newer
+    /// one, which a program that starts slowly would never give in time.
     async fn open(&self, is_second: bool) -> Result<Opened, String> {
         let listed = Arc::new(Notify::new());
         let listener = Listener { listed: Arc::clone(&listed) };
-        let lifecycle = if !is_second && matches!(self.reach, Reach::Child { .. }) {
+        let lifecycle = if is_second && matches!(self.reach, Reach::Child { .. }) {
             ClientLifecycleMode::Initialize
         } else {
             ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
@@ -199,8 +199,6 @@ impl Session {
             if again {
                 list = match self.list(peer).await {
                     Ok(list) => list,
-                    // A server that does one thing at a time lists its tools after the call. Closing the connection would end the call in the middle.
-                    Err(_) if self.link.is_busy() => continue,
                     Err(why) => return why,
                 };
             }

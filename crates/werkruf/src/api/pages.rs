@@ -13,7 +13,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-use super::{ApiState, body, console};
+use super::{ApiError, ApiState, body, console};
 
 /// A file that is part of the program.
 struct EmbeddedFile {
@@ -92,10 +92,7 @@ async fn docs_file(request: Request) -> Response {
 }
 
 fn missing() -> Response {
-    guarded(
-        (StatusCode::NOT_FOUND, [(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"))], "There is no such file.\n")
-            .into_response(),
-    )
+    guarded(ApiError::not_found("file").into_response())
 }
 
 fn serve(file: &'static EmbeddedFile, headers: &HeaderMap, status: StatusCode) -> Response {
