@@ -1,4 +1,4 @@
-/** The rows of the list of calls: loaded page by page, newest first, and brought up to date after hints. */
+/** The rows of the list of calls: loaded page by page, newest first, and loaded again after hints. */
 import { signal } from '@preact/signals';
 import { api, ApiError } from '../api/client';
 import { concerns, type HintBatch } from '../api/hints';

@@ -14,7 +14,7 @@ use werkruf_contract::BoxFuture;
 use super::open;
 use crate::operator_database::{BoundedRead, NamedQuery, OperatorDatabase, ReadError, ReadRows};
 
-/// An interrupt that comes before the statement has begun has no effect, so it is repeated.
+/// An interrupt before the statement runs has no effect, so it is repeated.
 const INTERRUPT_AGAIN: Duration = Duration::from_millis(50);
 
 /// A file and the query for it.
