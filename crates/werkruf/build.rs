@@ -110,22 +110,16 @@ fn swagger_ui_files() -> Result<Vec<(String, Vec<u8>)>> {
 /// Writes a constant with these files, and the files themselves into the folder of the build.
 fn write_list(list: &mut String, out: &Path, name: &str, files: &[(String, Vec<u8>)]) -> Result<()> {
     let mut write = |text: String| list.write_str(&text).map_err(Error::other);
-    write(format!("static {name}: &[EmbeddedFile] = &[\n"))?;
+    write(format!("static {name}: [EmbeddedFile; {}] = [\n", files.len()))?;
     for (number, (path, content)) in files.iter().enumerate() {
-        let plain = out.join(format!("{name}-{number}"));
-        std::fs::write(&plain, content)?;
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(content)?;
-        let compressed = encoder.finish()?;
-        let gzip = if compressed.len() < content.len() {
-            let file = out.join(format!("{name}-{number}.gz"));
-            std::fs::write(&file, &compressed)?;
-            format!("Some(include_bytes!({file:?}))")
-        } else {
-            "None".to_owned()
-        };
+        let gzip = encoder.finish()?;
+        let compressed = gzip.len() < content.len();
+        let file = out.join(format!("{name}-{number}"));
+        std::fs::write(&file, if compressed { &gzip } else { content })?;
         let digest: String = Sha256::digest(content).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        write(format!("    EmbeddedFile {{ path: {path:?}, content: include_bytes!({plain:?}), gzip: {gzip}, digest: {digest:?} }},\n"))?;
+        write(format!("    EmbeddedFile::new({path:?}, include_bytes!({file:?}), {compressed}, {digest:?}),\n"))?;
     }
     write("];\n".to_owned())
 }

@@ -1,5 +1,5 @@
 """The server scenarios of the conformance suite: those that pass, and those that do not apply with the reason."""
-_CONTENT = "Werkruf's tools return JSON data and no images, sounds or embedded resources."
+_CONTENT = "The scenario wants nothing but its block; here the data of a tool comes first, as text (pictures: tests/outside/check_pictures.py)."
 _INPUT = "Werkruf asks a client nothing back: approvals are decided by people over their own channels, never by the client that asked."
 _PROMPTS = "There are no prompts."
 _LOGGING = "Logs are for the operator; clients get none."

@@ -14,7 +14,7 @@ MEBIBYTE = 1 << 20
 
 
 def definitions(description):
-    names = ["echo", "huge", "huge_event", "flood", "hangs", "dies", "nonsense", "refuses", "counts"]
+    names = ["echo", "huge", "huge_event", "flood", "hangs", "dies", "nonsense", "refuses", "counts", "complains"]
     tools = [{"name": name, "description": description if name == "echo" else f"{name}.", "inputSchema": ANY} for name in names]
     # None of these can become a tool.
     tools.append({"name": "e" * 80, "description": "Its name is too long.", "inputSchema": ANY})
@@ -104,6 +104,11 @@ class Hostile:
     def echo(self, handler, id, arguments):
         self.text(handler, id, arguments.get("text", ""))
 
+    def complains(self, handler, id, arguments):
+        text = arguments.get("text", "")
+        meta = {"_meta": {"werkruf/happened": False}} if text == "nothing" else {}
+        self.result(handler, id, {"isError": True, "content": [{"type": "text", "text": text}], **meta})
+
     def counts(self, handler, id, _):
         self.text(handler, id, str(len(self.calls)))
 
@@ -154,8 +159,10 @@ class Hostile:
 
 
 def program():
-    """The same over standard input and output. `HOSTILE_MODE` says what a call of `huge` does."""
-    out = sys.stdout.buffer
+    """The same over standard input and output. With `HOSTILE_MODE` `slow` it starts slowly, and with `newest` it knows the newest protocol only."""
+    out, mode = sys.stdout.buffer, os.environ.get("HOSTILE_MODE")
+    if mode == "slow":
+        time.sleep(11)
 
     def send(value):
         out.write(json.dumps(value).encode() + b"\n")
@@ -166,7 +173,10 @@ def program():
         method, id = message.get("method"), message.get("id")
         if id is None:
             continue
-        if method == "initialize":
+        if mode == "newest" and method == "server/discover":
+            send({"jsonrpc": "2.0", "id": id, "result": {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+                                                         "serverInfo": {"name": "hostile", "version": "1"}, "ttlMs": 0, "cacheScope": "private"}})
+        elif mode != "newest" and method == "initialize":
             send({"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
                                                          "serverInfo": {"name": "hostile", "version": "1"}}})
         elif method == "tools/list":

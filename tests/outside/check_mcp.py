@@ -21,6 +21,7 @@ APPROVAL
 parameters = '''{{"type": "object", "properties": {{"amount": {{"type": "integer"}}}}, "required": ["amount"]}}'''
 """
 BOTH = (OLD, NEW)
+TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 
 
 def raised(kind, act):
@@ -160,6 +161,71 @@ def check_mcp_calls_are_canceled_by_a_notification_or_a_closed_stream():
         server.close()
 
 
+def check_mcp_a_once_call_that_was_sent_goes_on_when_its_request_is_canceled():
+    paid = threading.Event()
+
+    def answer(request, number):
+        paid.wait(30)
+        return 200, {"paid": request["body"]["arguments"]["amount"]}, {}
+
+    with pay(answer=answer) as (_, tool, server):
+        session, key = Client(server, OLD), {"werkruf/idempotency-key": "once"}
+        requests = [session.start("pay", {"amount": 1}, key)]
+        until(lambda: len(tool.requests) == 1, what="the request")
+        # A second request joins the call, and is canceled too.
+        requests.append(session.start("pay", {"amount": 1}, key))
+        other, _ = Client(server, NEW).start("pay", {"amount": 2})
+        until(lambda: len(tool.requests) == 2, what="the other request")
+        other.sock.close()
+        other.close()
+        for _, number in requests:
+            session.notify("notifications/cancelled", {"requestId": number})
+        assert session.request("tools/list")["tools"]
+        paid.set()
+        rows = until(lambda: (rows := server.rows("SELECT status, response FROM tool_calls ORDER BY created_at")) and all(row["status"] != "running" for row in rows) and rows, what="the ends")
+        assert [(row["status"], json.loads(row["response"])) for row in rows] == [("succeeded", {"paid": 1}), ("succeeded", {"paid": 2})], rows
+        assert len(tool.requests) == 2
+        for connection, _ in requests:
+            connection.close()
+
+
+def check_mcp_answers_that_a_session_keeps_count_in_the_byte_budget():
+    server = Server(None, "[limits]\nbytes_in_flight = 2000000\n")
+    try:
+        for user, method, params in ((3, "resources/read", {"uri": "werkruf://calls/JOB"}), (4, "tasks/get", {"taskId": "JOB"})):
+            key = key_of(server, user, "tools", "read")
+            assert server.call("POST", "/api/tools/test_bytes/invoke", {"input": {"n": 300000}}, key=key)[0] == 200
+            job = server.rows("SELECT id FROM tool_calls ORDER BY created_at DESC")[0]["id"]
+            params = {name: value.replace("JOB", job) for name, value in params.items()}
+            client = Client(server, OLD, key=key, capabilities=TASKS)
+            assert client.request(method, params)
+
+            def refusal():
+                try:
+                    return client.request(method, params) and None
+                except Rpc as error:
+                    return error.error["data"]["code"]
+                except Refused as refused:
+                    return refused.body["error"]["code"]
+            assert refusal() == "memory_busy"
+            until(lambda: refusal() is None or time.sleep(0.2), 20, "the answers are not kept any more")
+    finally:
+        server.close()
+
+
+def check_mcp_only_direct_calls_are_tasks():
+    with pay() as (model, _, server):
+        model.script = [calls(("get_todos", {})), text("Done.")]
+        server.chat("My todos?", user=3)
+        [chat] = server.rows("SELECT id FROM tool_calls")
+        tools, reader = (Client(server, key=key_of(server, 3, scope), capabilities=TASKS) for scope in ("tools", "read"))
+        for client in (tools, reader):
+            assert raised(Rpc, lambda: client.request("tasks/get", {"taskId": chat["id"]})).error["code"] == -32602
+        direct = tools.call("get_todos")["_meta"]["werkruf/job_id"]
+        for client in (tools, reader):
+            assert client.request("tasks/get", {"taskId": direct})["status"] == "completed"
+
+
 def check_mcp_a_call_that_needs_an_approval_names_it_and_finishes_later():
     with pay('approval = "lead"') as (_, tool, server):
         for version, amount in ((OLD, 5), (NEW, 6)):
@@ -179,7 +245,7 @@ def check_mcp_a_call_that_needs_an_approval_names_it_and_finishes_later():
             assert json.loads(read["text"])["response"] == {"paid": amount}, read
         assert [r["body"]["arguments"]["amount"] for r in tool.requests] == [5, 6]
         # A client that speaks tasks asks for the task.
-        client = Client(server, NEW, user=3, capabilities={"extensions": {"io.modelcontextprotocol/tasks": {}}})
+        client = Client(server, NEW, user=3, capabilities=TASKS)
         made = client.call("pay", {"amount": 7})
         assert (made["resultType"], made["status"]) == ("task", "working"), made
         assert client.request("tasks/get", {"taskId": made["taskId"]})["status"] == "working"

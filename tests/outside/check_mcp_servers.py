@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -120,7 +121,7 @@ def check_a_program_brings_its_tools():
     model = Model()
     server = Server(model, office(SETTINGS.format(count=count)), {"SECRET_OF_THE_SERVER": "not-for-programs"})
     try:
-        entry = connected(server, "office")
+        entry = connected(server, "office", 20)
         assert entry["tools"] == [f"office_{name}" for name in ("free_rooms", "book_room", "fails", "environment", "dies", "waits")], entry
         listed = {tool["name"]: tool for tool in server.call("GET", "/api/tools")[1]["tools"]}
         rooms = listed["office_free_rooms"]
@@ -160,6 +161,63 @@ def check_a_program_brings_its_tools():
         model.close()
         if os.path.exists(count):
             os.unlink(count)
+
+
+@sqlite_only
+def check_a_once_tool_that_says_it_failed_may_have_acted():
+    hostile = Hostile()
+    server = Server(None, HTTP.format(name="bad", url=hostile.url, more="[tools.tools]\ncomplains = { effect = \"once\" }\n"))
+    try:
+        connected(server, "bad")
+        unknown = invoke(server, "bad_complains", {"text": "unclear"})
+        assert code(unknown) == "outcome_unknown" and unknown["error"]["details"] == {"server_message": "unclear"}, unknown
+        refused = invoke(server, "bad_complains", {"text": "nothing"})
+        assert code(refused) == "upstream_refused" and refused["error"]["message"] == "nothing", refused
+    finally:
+        hostile.alive = False
+        server.close()
+        hostile.close()
+
+
+@sqlite_only
+def check_another_egress_opens_connections_again():
+    """The rules for addresses count for connections that are open, too: those are closed, and opened by the new rules."""
+    hostile = Hostile()
+    config = HTTP.format(name="bad", url=hostile.url, more=READS.replace("refresh_s = 1", "refresh_s = 3600"))
+    server = Server(None, config + '\n[egress]\nallow = ["10.1.2.3"]\n')
+    try:
+        connected(server, "bad")
+        path = pathlib.Path(server.folder.name) / "werkruf.toml"
+        assert server.call("POST", "/api/admin/reload")[0] == 200
+        assert invoke(server, "bad_echo", {"text": "a"})["data"] == {"text": "a"} and (hostile.lists, hostile.deletes) == (1, 0)
+        path.write_text(path.read_text().replace('allow = ["10.1.2.3"]', 'allow = []'))
+        assert server.call("POST", "/api/admin/reload")[0] == 200
+        until(lambda: (hostile.lists, hostile.deletes) == (2, 1), what="a new session in place of the old one")
+        connected(server, "bad")
+        assert invoke(server, "bad_echo", {"text": "b"})["data"] == {"text": "b"}
+    finally:
+        server.close()
+        hostile.close()
+
+
+@sqlite_only
+def check_programs_connect_at_once_and_their_end_is_seen():
+    def program(name, mode):
+        return PROGRAM.format(name=name, command=sys.executable, script=HERE / "hostile.py", more=f'effect = "read"\nenv = {{ HOSTILE_MODE = "{mode}" }}\n')
+
+    server = Server(None, office('effect = "read"\nrefresh_s = 3600\n') + program("newest", "newest") + program("slow", "slow"))
+    try:
+        found = {name: connected(server, name, 20)["protocol"] for name in ("newest", "office", "slow")}
+        assert found == {"newest": "2026-07-28", "office": "2025-11-25", "slow": "2025-11-25"}, found
+        assert invoke(server, "newest_echo", {"text": "hello"})["data"] == {"text": "hello"}
+        # Nobody asks the program anything when it ends, and it is started again all the same.
+        pid = said(invoke(server, "office_environment"))["pid"]
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: servers(server)["office"]["state"] != "connected", 5, "the end is seen")
+        connected(server, "office", 20)
+        assert said(invoke(server, "office_environment"))["pid"] != pid
+    finally:
+        server.close()
 
 
 @sqlite_only
@@ -244,8 +302,8 @@ def check_a_hostile_program_harms_only_its_own_calls():
         assert invoke(server, "bad_echo", {"text": "hello"})["data"] == {"text": "hello"}
         assert code(invoke(server, "bad_huge")) == "response_too_large"
         assert invoke(server, "bad_echo", {"text": "still here"})["data"] == {"text": "still here"}
-        for name in ("dies", "flood", "hangs"):
-            assert code(invoke(server, f"bad_{name}")) in ("upstream_error", "tool_timeout"), name
+        for name, codes in {"dies": ["upstream_error"], "flood": ["upstream_error"], "hangs": ["tool_timeout"]}.items():
+            assert code(invoke(server, f"bad_{name}")) in codes, name
             until(lambda: invoke(server, "bad_echo", {"text": name}).get("data") == {"text": name}, 40, f"the program is back after {name}")
         assert memory_mib(server) - before < 100
         assert server.stop() == 0

@@ -32,6 +32,7 @@ pub(super) fn stream_pieces(script: &Script, model: &str, number: usize, next_ca
     let count = deltas.len();
     let mut all = vec![delta(json!({"role": "assistant", "content": if script.text.is_empty() { Value::Null } else { json!("") }}))];
     all.append(&mut deltas);
+    all.extend(script.annotations.iter().map(|annotation| delta(json!({"annotations": [nested(annotation)]}))));
     if let Some(error) = &script.error {
         all.push(Bytes::from(format!("data: {}\n\n", json!({"error": error}))));
         return Pieces { all, deltas: count };
@@ -52,6 +53,9 @@ pub(super) fn whole_body(script: &Script, model: &str, number: usize, next_call:
         .map(|call| json!({"id": id_of(call, next_call), "type": "function", "function": {"name": call.name, "arguments": call.arguments}}))
         .collect();
     let mut message = json!({"role": "assistant", "content": script.text.concat(), "refusal": script.refusal});
+    if !script.annotations.is_empty() {
+        message["annotations"] = script.annotations.iter().map(nested).collect();
+    }
     if !calls.is_empty() {
         message["tool_calls"] = Value::Array(calls);
     }
@@ -59,6 +63,13 @@ pub(super) fn whole_body(script: &Script, model: &str, number: usize, next_call:
         "id": format!("chatcmpl-fake-{number}"), "object": "chat.completion", "created": 1_700_000_000, "model": model,
         "choices": [{"index": 0, "message": message, "finish_reason": finish(script)}], "usage": usage(script),
     })
+}
+
+/// An annotation as Chat Completions writes it.
+fn nested(annotation: &Value) -> Value {
+    let (kind, mut fields) = (annotation["type"].as_str().unwrap_or_default(), annotation.clone());
+    fields.as_object_mut().map(|fields| fields.remove("type"));
+    json!({"type": kind, kind: fields})
 }
 
 fn call_fragments(script: &Script, call: &Call, index: usize, next_call: &mut usize) -> Vec<Value> {

@@ -82,6 +82,8 @@ pub(super) struct Script {
     pub(super) usage: Option<(u64, u64)>,
     pub(super) finish: Option<String>,
     pub(super) refusal: Option<String>,
+    /// As the Responses API writes them.
+    pub(super) annotations: Vec<Value>,
     pub(super) without_index: bool,
     pub(super) index_zero: bool,
     pub(super) repeat_ids: bool,
@@ -136,6 +138,12 @@ impl Reply {
         self.script(|script| script.text = pieces(text))
     }
 
+    /// What the text refers to, as the Responses API writes it.
+    #[must_use]
+    pub fn cites(self, annotation: Value) -> Self {
+        self.script(|script| script.annotations.push(annotation))
+    }
+
     /// Tokens reported at the end; 10 and 5 by default.
     #[must_use]
     pub fn usage(self, prompt: u64, completion: u64) -> Self {
@@ -155,6 +163,25 @@ impl Reply {
     #[must_use]
     pub fn runs(self, item: Value) -> Self {
         self.script(|script| script.before.push(item))
+    }
+
+    /// A request for permission to run a call at the provider, instead of text. Responses only.
+    pub fn asks(id: &str, name: &str, arguments: &str) -> Self {
+        Self::of(Kind::Answer(Script::default())).and_asks(id, name, arguments)
+    }
+
+    /// A further request for permission. Responses only.
+    #[must_use]
+    pub fn and_asks(self, id: &str, name: &str, arguments: &str) -> Self {
+        self.runs(json!({"type": "mcp_approval_request", "id": id, "name": name, "arguments": arguments, "server_label": "bank"}))
+    }
+
+    /// A call that the provider ran after the approval of its request. Responses only.
+    #[must_use]
+    pub fn runs_approved(self, request: &str, name: &str, output: &str) -> Self {
+        let id = request.replacen("mcpr", "mcp", 1);
+        self.runs(json!({"type": "mcp_call", "id": id, "name": name, "server_label": "bank", "arguments": "{}", "output": output,
+            "error": null, "status": "completed", "approval_request_id": request}))
     }
 
     /// A finish reason other than the regular one. In Responses, `length` and `content_filter` make the response incomplete.

@@ -104,9 +104,11 @@ fn history_fault(messages: &[Value]) -> Option<String> {
     })
 }
 
-/// The error of the real API for an input whose calls and outputs do not match, or with a reasoning item that nothing follows.
+/// The error of the real API for an input whose calls and outputs, or requests for permission and answers, do not match, or with a reasoning item that
+/// nothing follows.
 fn input_fault(items: &[Value]) -> Option<String> {
     let id_of = |item: &Value| item["call_id"].as_str().unwrap_or_default().to_owned();
+    let mut asked: Vec<&str> = Vec::new();
     let mut open: Vec<String> = Vec::new();
     for (at, item) in items.iter().enumerate() {
         match item["type"].as_str().unwrap_or("message") {
@@ -118,6 +120,14 @@ fn input_fault(items: &[Value]) -> Option<String> {
                 };
                 open.remove(at);
             }
+            "mcp_approval_request" => asked.push(item["id"].as_str().unwrap_or_default()),
+            "mcp_approval_response" => {
+                let id = item["approval_request_id"].as_str().unwrap_or_default();
+                let Some(at) = asked.iter().position(|asked| *asked == id) else {
+                    return Some(format!("No approval request found with id '{id}'."));
+                };
+                asked.remove(at);
+            }
             "reasoning" => {
                 let follows = items.get(at + 1).is_some_and(|next| next["role"] != "user" && next["type"] != "function_call_output");
                 if !follows {
@@ -128,5 +138,6 @@ fn input_fault(items: &[Value]) -> Option<String> {
             _ => {}
         }
     }
-    open.first().map(|id| format!("No tool output found for function call {id}."))
+    let unanswered = asked.first().map(|id| format!("No approval response found for approval request '{id}'."));
+    open.first().map(|id| format!("No tool output found for function call {id}.")).or(unanswered)
 }

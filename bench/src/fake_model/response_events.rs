@@ -110,7 +110,8 @@ impl Stream {
             |content: Value, status: &str| json!({"type": "message", "id": id, "role": "assistant", "status": status, "content": content});
         let part = |refusal: bool, text: &str| match refusal {
             true => json!({"type": "refusal", "refusal": text}),
-            false => json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []}),
+            false if text.is_empty() => json!({"type": "output_text", "text": "", "annotations": [], "logprobs": []}),
+            false => json!({"type": "output_text", "text": text, "annotations": script.annotations, "logprobs": []}),
         };
         self.frame("response.output_item.added", json!({"output_index": at, "item": message(json!([]), "in_progress")}));
         let mut content = Vec::new();
@@ -128,6 +129,10 @@ impl Stream {
                 self.cut();
             }
             let text = pieces.concat();
+            for (index, annotation) in script.annotations.iter().enumerate().filter(|_| !refusal) {
+                let event = json!({"annotation_index": index, "annotation": annotation});
+                self.frame("response.output_text.annotation.added", located(event));
+            }
             let all = if refusal { json!({"refusal": text}) } else { json!({"text": text, "logprobs": []}) };
             self.frame(&format!("response.{kind}.done"), located(all));
             self.frame("response.content_part.done", located(json!({"part": part(refusal, &text)})));

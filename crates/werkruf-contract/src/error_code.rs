@@ -37,6 +37,8 @@ string_enum! {
         /// The model's server refuses the request, and would refuse it again.
         ModelRefused = "model_refused",
         ModelUnavailable = "model_unavailable",
+        /// The person must first connect an account of their own at the server behind the tool.
+        NeedsConnection = "needs_connection",
         /// The effect may have happened; the call is not repeated without a new message or `force`.
         OutcomeUnknown = "outcome_unknown",
         PermissionDenied = "permission_denied",
@@ -46,6 +48,8 @@ string_enum! {
         PriceUnknown = "price_unknown",
         /// A call that the provider ran itself failed.
         ProviderCallFailed = "provider_call_failed",
+        /// The provider did not run a call for which it had asked permission.
+        ProviderCallNotRun = "provider_call_not_run",
         RateLimited = "rate_limited",
         RepeatLimit = "repeat_limit",
         ResponseTooLarge = "response_too_large",

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::annotation::Annotation;
 use crate::call::{CallStatus, TurnStatus, string_enum};
 use crate::error::{ToolErrorDetail, ToolErrorType};
 use crate::error_code::ErrorCode;
@@ -126,6 +127,16 @@ pub struct AssistantSnapshot {
     pub content: String,
     pub step: u32,
     pub turn_id: Uuid,
+    /// What the text refers to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub annotations: Vec<Annotation>,
+}
+
+impl AssistantSnapshot {
+    /// A text without annotations.
+    pub const fn text(content: String, step: u32, turn_id: Uuid) -> Self {
+        Self { content, step, turn_id, annotations: Vec::new() }
+    }
 }
 
 /// `assistant_reset`: the text of this step was discarded; the model request is repeated.
@@ -140,6 +151,16 @@ pub struct AssistantReset {
 pub struct ChatMessage {
     pub role: String,
     pub content: String,
+    /// What the text refers to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub annotations: Vec<Annotation>,
+}
+
+impl ChatMessage {
+    /// A message of the assistant without annotations.
+    pub fn assistant(content: impl Into<String>) -> Self {
+        Self { role: "assistant".to_owned(), content: content.into(), annotations: Vec::new() }
+    }
 }
 
 /// Tokens and cost of a turn.

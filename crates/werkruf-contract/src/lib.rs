@@ -2,6 +2,7 @@
 //!
 //! This crate depends on no database, HTTP library or async runtime. A type belongs here only when two other library crates need it.
 
+mod annotation;
 mod call;
 mod cancel;
 mod check;
@@ -22,6 +23,7 @@ mod texts;
 mod tool;
 mod tool_object;
 
+pub use annotation::Annotation;
 pub use call::{ApprovalStatus, CallKind, CallStatus, Effect, Runner, TurnStatus};
 pub use cancel::{Cancel, Deadline};
 pub use check::{ENVELOPES, Violation, check, schema_of};

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Clock, Deadline, Uuid, hex};
+use werkruf_store::Seal;
 
 use super::amadeus::{Amadeus, AmadeusConfig};
 use super::duffel::{Duffel, DuffelConfig};
@@ -18,7 +19,6 @@ use super::provider::{Details, FlightProvider, FlightResults, OfferKind, Report,
 use super::provider_error::{ProviderError, Reason};
 use super::query::Query;
 use super::sandbox::Sandbox;
-use super::seal::Seal;
 use super::seatsaero::{Seatsaero, SeatsaeroConfig};
 use super::store::FlightStore;
 

@@ -29,7 +29,6 @@ mod provider_error;
 mod query;
 mod request;
 mod sandbox;
-mod seal;
 mod seatsaero;
 mod select_itinerary;
 mod sqlite;
@@ -48,7 +47,6 @@ pub use duffel::DuffelConfig;
 pub use flights::{Flights, FlightsConfig};
 pub use functions::{AMADEUS_FUNCTION, SEATSAERO_FUNCTION};
 pub use inspect::{ProviderName, inspect};
-pub use seal::Seal;
 pub use seatsaero::SeatsaeroConfig;
 pub use store::{FlightStore, SCHEMA};
 

@@ -1,7 +1,7 @@
 //! The answer of a provider, as a stream of deltas and as a whole.
 
 use serde_json::Value;
-use werkruf_contract::{CallKind, FinishReason};
+use werkruf_contract::{Annotation, CallKind, FinishReason};
 
 /// One update of an answer, in order of arrival.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,10 +20,12 @@ pub enum Delta {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Answer {
     pub text: String,
+    /// What the text refers to.
+    pub annotations: Vec<Annotation>,
     pub refusal: Option<String>,
-    /// The calls that the server must run.
+    /// The calls that the server must run, or of which it must say whether the provider may run them.
     pub calls: Vec<ToolCall>,
-    /// The items that the provider ran, or offers to run, itself.
+    /// The items that the provider ran itself.
     pub items: Vec<ProviderItem>,
     /// The last finish reason or response status, as sent by the provider.
     pub finish: Option<String>,
@@ -61,6 +63,7 @@ impl Answer {
 /// A call that the model requested, with the ids exactly as sent by the provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
+    /// `Mcp` for a call that the provider runs itself once it is approved: see [`is_approval_request`](Self::is_approval_request).
     pub kind: CallKind,
     pub item_id: Option<String>,
     pub call_id: Option<String>,
@@ -73,10 +76,23 @@ pub struct ToolCall {
     pub status: Option<String>,
 }
 
+impl ToolCall {
+    /// Whether the provider asks for permission to run the call itself (`mcp_approval_request`). The request has an item id and no call id.
+    pub fn is_approval_request(&self) -> bool {
+        self.kind == CallKind::Mcp
+    }
+
+    /// The id that pairs the call with its result, if the provider sent one.
+    pub fn pairing_id(&self) -> Option<&str> {
+        let id = if self.is_approval_request() { &self.item_id } else { &self.call_id };
+        id.as_deref().filter(|id| !id.is_empty())
+    }
+}
+
 /// An item that the provider ran itself, with the ids exactly as sent by the provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderItem {
-    /// The item's type in the API: `mcp_call`, `web_search_call`, `mcp_approval_request`, …
+    /// The item's type in the API: `mcp_call`, `web_search_call`, `mcp_list_tools`, …
     pub kind: String,
     /// The response that contains the item.
     pub response_id: Option<String>,
@@ -90,15 +106,16 @@ pub struct ProviderItem {
     /// As sent by the provider: `completed`, `failed`, `searching`, …
     pub status: Option<String>,
     pub error: Option<Value>,
+    /// The item id of the request that was approved before this call ran.
+    pub approval_request_id: Option<String>,
 }
 
 impl ProviderItem {
-    /// The kind under which the call is stored; `None` for items that are not calls (tool lists, approval requests).
+    /// The kind under which the call is stored; `None` for items that are not calls (tool lists).
     pub fn call_kind(&self) -> Option<CallKind> {
         match self.kind.as_str() {
             "mcp_call" => Some(CallKind::Mcp),
             "web_search_call" => Some(CallKind::WebSearch),
-            "mcp_approval_request" | "mcp_list_tools" => None,
             other if other.ends_with("_call") => Some(CallKind::Custom),
             _ => None,
         }

@@ -4,6 +4,7 @@
 //! Link-local and metadata addresses are never reached, because they give out the credentials of the machine. A private address is
 //! reached only if the configuration names it.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -44,6 +45,11 @@ impl Egress {
             }
     }
 
+    /// Whether a request may go to this address, where no name led to it.
+    pub fn permits_address(&self, address: IpAddr) -> bool {
+        self.permits("", address)
+    }
+
     fn permits(&self, host: &str, address: IpAddr) -> bool {
         let address = embedded_v4(address);
         if Self::never_reaches(address) {
@@ -51,6 +57,13 @@ impl Egress {
         }
         let named = host.eq_ignore_ascii_case("localhost") && address.is_loopback();
         named || !is_private(address) || self.allow.iter().any(|network| network.contains(&address))
+    }
+}
+
+impl fmt::Display for Egress {
+    /// The networks, which name what is allowed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.allow.iter().try_for_each(|network| write!(f, "{network} "))
     }
 }
 

@@ -57,6 +57,16 @@ impl ModelError {
         }
     }
 
+    /// For a request that got no answer at all: whether the provider may have carried something out. It has not if it was not reached, or
+    /// rejected the request.
+    pub const fn may_have_acted(&self) -> bool {
+        match self.fault {
+            ModelFault::Connect => false,
+            ModelFault::Refused { status } => status == 408 || status >= 500,
+            ModelFault::FirstByte | ModelFault::Idle | ModelFault::Incomplete | ModelFault::Protocol => true,
+        }
+    }
+
     /// Whether the request may have reached the provider, and so may have cost money.
     pub const fn was_sent(&self) -> bool {
         !matches!(self.fault, ModelFault::Connect)
@@ -105,6 +115,16 @@ pub(crate) fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_that_was_rejected_or_never_arrived_had_no_effect() {
+        let acted = |fault| ModelError::new(fault, "").may_have_acted();
+        let rejected = [400, 401, 404, 409, 429].map(|status| acted(ModelFault::Refused { status }));
+        assert_eq!((acted(ModelFault::Connect), rejected), (false, [false; 5]));
+        let unclear = [408, 500, 503, 529].map(|status| acted(ModelFault::Refused { status }));
+        assert_eq!(unclear, [true; 4]);
+        assert!([ModelFault::FirstByte, ModelFault::Idle, ModelFault::Incomplete, ModelFault::Protocol].into_iter().all(acted));
+    }
 
     #[test]
     fn an_error_is_one_line_in_words() {

@@ -59,7 +59,7 @@ fn read<W: Wire>(mut reader: Reader<W>, bytes: &[u8], chunk: usize) -> Answer {
 fn call(call: &ToolCall) -> Value {
     let kind = match call.kind {
         CallKind::Function => "function_call",
-        CallKind::Mcp => "mcp_call",
+        CallKind::Mcp => "mcp_approval_request",
         CallKind::WebSearch => "web_search_call",
         CallKind::Custom => "custom_tool_call",
     };

@@ -4,6 +4,7 @@
 //! (payload → event) → `assemble` (events → one answer) → `state` (may its calls run?). The last three exist once per API, in
 //! `chat` and `responses`; `reader` connects them. This crate does not retry: a retry costs money and must be stored, so the turn does it.
 
+mod annotations;
 mod answer;
 mod answer_stream;
 mod carry;
@@ -38,6 +39,7 @@ mod sse;
 mod stream_error;
 mod tokens;
 mod usage;
+mod vocabulary;
 mod web_search;
 
 pub use answer::{Answer, Delta, ProviderItem, TokenUsage, ToolCall, is_search_action};
@@ -51,7 +53,7 @@ pub use inspect::{WireApi, inspect};
 pub use offline::{OfflineProvider, PlannerMessage, Proposer};
 pub use overdue::{in_time, overdue};
 pub use refusal::RefusalReason;
-pub use request::{HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
+pub use request::{ApprovalAnswer, HistoryCall, Message, ModelRequest, ToolChoice, ToolDefinition};
 pub use responses::ResponsesProvider;
 pub use retry_after::retry_after;
 pub use server::{ConfigError, ServerConfig};
@@ -60,6 +62,7 @@ pub use sse::{MAX_EVENT_BYTES, SseDecoder, SseError, SseEvent};
 pub use tokens::{count_tokens, decode_embedding_tokens};
 pub use web_search::{WebSearch, WebSearchRequest, WebSearchResult};
 
+use serde_json::Value;
 use werkruf_contract::BoxFuture;
 
 /// A provider of language model answers.
@@ -71,6 +74,10 @@ pub trait Provider: Send + Sync {
     /// Whether the provider can write free text; the offline planner cannot.
     fn writes_text(&self) -> bool {
         true
+    }
+    /// Whether an answer with this `Answer::carry` came from this provider and model, so that requests for permission in it can be answered here.
+    fn takes_answer(&self, _model: Option<&str>, _carry: &Value) -> bool {
+        false
     }
     /// What the request uses at most.
     fn size(&self, request: &ModelRequest) -> RequestSize;

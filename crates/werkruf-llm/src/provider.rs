@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use serde_json::Value;
 use werkruf_contract::BoxFuture;
 
 use crate::carry::Origin;
@@ -79,6 +80,10 @@ impl<A: Api> Provider for HttpProvider<A> {
             attached_tokens,
             max_output_tokens: u64::from(request.token_limit(config.max_output_tokens)),
         }
+    }
+
+    fn takes_answer(&self, model: Option<&str>, carry: &Value) -> bool {
+        self.server.origin(model.unwrap_or(&self.server.config.model)).content_of(Some(carry)).is_some()
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {

@@ -51,6 +51,15 @@ pub struct HistoryCall {
     pub arguments: String,
 }
 
+/// The answer to a provider that asked for permission to run a call. It leaves with one request and is not part of the history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalAnswer {
+    /// The id of the call in the history.
+    pub call_id: String,
+    pub approve: bool,
+    pub reason: Option<String>,
+}
+
 /// A tool definition as sent to the model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDefinition {
@@ -96,6 +105,8 @@ pub struct ModelRequest {
     pub client_max_tokens: Option<u32>,
     /// Further options, under their Chat Completions names. A provider sends those it supports.
     pub options: Arc<Map<String, Value>>,
+    /// Answers to requests for permission among the messages. The provider runs what they approve.
+    pub approvals: Arc<Vec<ApprovalAnswer>>,
 }
 
 impl ModelRequest {

@@ -33,6 +33,7 @@ fn request(locale: &str, messages: Vec<Message>) -> ModelRequest {
         temperature: None,
         max_output_tokens: None,
         options: Default::default(),
+        approvals: Arc::default(),
         client_max_tokens: None,
     }
 }

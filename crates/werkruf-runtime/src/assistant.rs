@@ -42,6 +42,9 @@ pub struct Assistant {
     pub tenant: Option<String>,
     #[serde(default)]
     pub context_tokens: Option<u64>,
+    /// Whether the model reads pictures and files. Where it does not, results of tools only name them.
+    #[serde(default = "reads_pictures")]
+    pub pictures: bool,
     /// What happens to the part of the history that does not fit.
     #[serde(default)]
     pub compaction: Compaction,
@@ -57,6 +60,10 @@ pub struct Assistant {
     /// What calls with consequences need after the model has read untrusted content.
     #[serde(default)]
     pub taint: TaintPolicy,
+}
+
+const fn reads_pictures() -> bool {
+    true
 }
 
 /// What happens to the older part of a history that is too long.
@@ -84,6 +91,7 @@ impl Assistant {
             channels: Vec::new(),
             tenant: None,
             context_tokens: None,
+            pictures: true,
             compaction: Compaction::default(),
             safety_mode: None,
             collections: Vec::new(),

@@ -26,6 +26,9 @@ pub struct ClientRequest {
     pub temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
+    /// The most calls of the server's tools in the turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
     /// Other model options, under their Chat Completions names (`top_p`, `stop`, `response_format`, …).
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub options: Map<String, Value>,

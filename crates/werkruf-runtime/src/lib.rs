@@ -50,7 +50,7 @@ pub use answer_format::AnswerFormat;
 pub use approvals::Decider;
 pub use assistant::{Assistant, Assistants, Compaction};
 pub use budgets::{BudgetBook, BudgetRefusal, period_end};
-pub use call::Repair;
+pub use call::{NamedData, Repair};
 pub use channel::{Channel, DirectCall, Inbound, OutboxBody, OverLimit, ReplyTo, SendResult};
 pub use channels::{Channels, Notification, WEBHOOK, Webhook};
 pub use client_request::{ClientChoice, ClientRequest, ClientResult, ClientTool};

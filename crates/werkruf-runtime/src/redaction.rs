@@ -93,6 +93,15 @@ impl Redaction {
         Cow::Owned(item)
     }
 
+    /// A text that the model wrote.
+    pub(crate) fn text(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        if let Some(search) = &self.search {
+            redact(search, &mut text);
+        }
+        text
+    }
+
     /// The beginning of a text, at most so many bytes, without secrets and without the beginning of one at its end.
     pub(crate) fn beginning(&self, text: &str, bytes: usize) -> String {
         let mut beginning = text[..text.floor_char_boundary(bytes)].to_owned();

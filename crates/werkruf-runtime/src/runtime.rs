@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use werkruf_contract::{
-    ApprovalStatus, BoxFuture, Deadline, Failure, ModelSource, Models, Principal, TextAnswer, TextRequest, Texts, TurnStatus, Uuid,
+    ApprovalStatus, BoxFuture, CallStatus, Deadline, Effect, Failure, ModelSource, Models, Principal, TextAnswer, TextRequest, Texts,
+    TurnStatus, Uuid,
 };
 use werkruf_llm::Embedded;
 use werkruf_store::{Actor, ApprovalRow, Author, NewOutboxRow, OutboxRow, Page, StoreError, StreamKey, crash};
@@ -218,6 +219,21 @@ impl Runtime {
         let requested = engine.store.cluster.request_call_cancel(tenant_id, call_id).await?;
         engine.store.cluster.notify();
         Ok(requested)
+    }
+
+    /// Cancels a call because its client withdraws the request; false when it goes on. A call that was sent and must not be repeated goes on: nobody
+    /// would know the outcome of a call that was stopped in the middle.
+    pub async fn withdraw_call(&self, tenant_id: Uuid, call_id: Uuid) -> Result<bool, Refusal> {
+        let engine = &self.engine;
+        let call = engine.store.records.call(tenant_id, call_id).await?.ok_or(Refusal::UnknownCall)?;
+        if let Some(canceled) = engine.running.get(call.turn_id).and_then(|running| running.cancel_unsent_call(call_id)) {
+            return Ok(canceled);
+        }
+        // It may run in another process, which has sent it.
+        if call.effect == Effect::Once && call.status == CallStatus::Running {
+            return Ok(false);
+        }
+        self.cancel_call(tenant_id, call_id).await
     }
 
     /// Cancels a call whose caller has left, unless an identical call waits for its outcome; false when it goes on.

@@ -39,6 +39,8 @@ pub struct Setup {
     pub prices: Arc<PriceTable>,
     /// Whoever asked cannot approve.
     pub four_eyes: bool,
+    /// Who decides whether the model's provider may run a call for which it asks.
+    pub provider_role: String,
     /// The server's own secrets, which no result may show.
     pub redaction: Redaction,
     /// The log shows the arguments of calls, not only their names.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use werkruf_contract::{
-    CallResult, CallStatus, ChatMessage, ClientCall, EventType, Final, FinishReason, Runner, State, ToolError, ToolErrorDetail,
+    CallResult, CallStatus, ChatMessage, ClientCall, Effect, EventType, Final, FinishReason, Runner, State, ToolError, ToolErrorDetail,
     ToolErrorType, ToolOutput, ToolResult, ToolResultMeta, TurnStatus, Usage, Uuid,
 };
 use werkruf_store::{CallFilter, CallRow, EventRow, Order, Page, Records, StoreError};
@@ -169,7 +169,12 @@ pub fn output_of(call: &CallRow) -> ToolOutput {
     ToolOutput::Error(ToolError::new(input, detail, call.took_ms()))
 }
 
-/// Whether the provider ran this call itself.
+/// Whether the provider runs this call itself.
 pub(crate) fn is_provider_run(row: &CallRow) -> bool {
     row.runner == Runner::Provider
+}
+
+/// Whether the provider runs this call itself once it is approved. What it runs without asking counts as `read`.
+pub(crate) fn is_provider_request(row: &CallRow) -> bool {
+    is_provider_run(row) && row.effect == Effect::Once
 }

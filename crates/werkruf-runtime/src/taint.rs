@@ -90,11 +90,6 @@ impl Taint {
     }
 }
 
-/// The metadata that marks a message of the history.
-pub(crate) fn mark(results: &[UntrustedResult]) -> Option<String> {
-    (!results.is_empty()).then(|| serde_json::json!({"untrusted": results}).to_string())
-}
-
 /// Whether every result of this tool is untrusted.
 pub(crate) fn is_untrusted(spec: &ToolSpec) -> bool {
     spec.trust == Trust::Untrusted

@@ -14,6 +14,7 @@ mod budgets;
 mod client_conversations;
 mod client_requests;
 mod cluster;
+mod connections;
 mod console;
 pub mod crash;
 mod diagnosis;
@@ -37,6 +38,7 @@ mod reading;
 mod retention;
 mod rows;
 mod schema;
+mod seal;
 mod secret_keys;
 pub mod sqlite;
 #[cfg(test)]
@@ -62,6 +64,9 @@ pub use budgets::{
 pub use client_conversations::{ClientConversations, ConversationCopy, MessageChange, MessageEdit, NewItems};
 pub use client_requests::{ClientRequests, ResumePoint};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StreamPosition, TokenGrant};
+pub use connections::{
+    ConnectionChange, ConnectionKey, ConnectionRequest, ConnectionRow, ConnectionStore, Connections, NewConnectionRequest, OpenedLink,
+};
 pub use console::{ConsoleSession, ConsoleSessions, LinkUse, NewConsoleSession, SessionHolder};
 pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
@@ -88,6 +93,7 @@ pub use rows::{
     Summary, TenantRow, TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
+pub use seal::Seal;
 pub use secret_keys::{SecretKey, SecretKeys};
 pub use sqlite::{OperatorSqlite, SqliteStore};
 pub(crate) use streams::DeletedEvents;
@@ -111,7 +117,7 @@ use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
 /// The return type of every method. It is boxed because the server holds its store as `Arc<dyn Store>`.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// All traits of a database that the kernel uses; [`ProviderTokens`] is for modules, and [`ToolPins`] for tools of other servers. The server opens one store and passes it on by the single traits.
+/// All traits of a database that the kernel uses; [`ProviderTokens`] is for modules, [`ToolPins`] and [`Connections`] are for tools of other servers. The server opens one store and passes it on by the single traits.
 pub trait Store:
     Turns
     + Records

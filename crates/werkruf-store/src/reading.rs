@@ -19,6 +19,10 @@ pub(crate) const KEY: &str =
 
 pub(crate) const CONSOLE_SESSION: &str = "id, tenant_id, key_id, operator_digest, expires_at";
 
+pub(crate) const CONNECTION_REQUEST: &str = "id, tenant_id, user_id, server, scope, sealed, expires_at";
+
+pub(crate) const CONNECTION: &str = "tenant_id, user_id, server, sealed, expires_at, updated_at";
+
 pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint, asked_by, \
      asked_key, retried_by, status, decided_by, decided_key, created_at, decided_at, expires_at";
 
@@ -76,6 +80,20 @@ macro_rules! readings {
                 after_digest: c.text_or_null()?,
                 hash: c.text()?,
             })
+        }
+
+        fn connection_key(c: &mut Columns<'_>) -> Result<$crate::ConnectionKey, $crate::StoreError> {
+            Ok($crate::ConnectionKey { tenant_id: c.id()?, user_id: c.text()?, server: c.text()? })
+        }
+
+        pub(super) fn connection_request(c: &mut Columns<'_>) -> Result<$crate::ConnectionRequest, $crate::StoreError> {
+            let (id, key, scope) = (c.id()?, connection_key(c)?, c.text_or_null()?);
+            Ok($crate::ConnectionRequest { id, key, scope, sealed: c.bytes_or_null()?.map(<[u8]>::to_vec), expires_at: c.time()? })
+        }
+
+        pub(super) fn connection(c: &mut Columns<'_>) -> Result<$crate::ConnectionRow, $crate::StoreError> {
+            let (key, sealed) = (connection_key(c)?, c.bytes()?.to_vec());
+            Ok($crate::ConnectionRow { key, sealed, expires_at: c.time_or_null()?, updated_at: c.time()? })
         }
 
         pub(super) fn console_session(c: &mut Columns<'_>) -> Result<$crate::ConsoleSession, $crate::StoreError> {

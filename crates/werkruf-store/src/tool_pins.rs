@@ -48,6 +48,13 @@ pub struct ToolChange {
     pub seen_at: Timestamp,
 }
 
+impl ToolChange {
+    /// All columns are set, or none.
+    pub(crate) fn of(digest: Option<String>, definition: Option<JsonText>, seen_at: Option<Timestamp>) -> Option<Self> {
+        Some(Self { digest: digest?, definition: definition?, seen_at: seen_at? })
+    }
+}
+
 /// The act of accepting a definition.
 pub(crate) fn accepted(pin: &ToolPin, before: &str) -> Act {
     Act::new("tool.accept", pin.name.clone()).before(json!({"digest": before})).after(json!({"digest": pin.digest}))

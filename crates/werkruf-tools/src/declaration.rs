@@ -20,7 +20,22 @@ const OF_ALL: &[&str] =
 const OF_HTTP: &[&str] =
     &["description", "url", "method", "effect", "external", "price_usd", "headers", "traceparent", "secret_env", "answer", "parameters"];
 const OF_SQL: &[&str] = &["description", "database", "query", "parameters", "max_rows", "concurrency"];
-const OF_MCP: &[&str] = &["url", "command", "args", "env", "headers", "effect", "external", "concurrency", "refresh_s", "tools"];
+const OF_MCP: &[&str] = &[
+    "url",
+    "command",
+    "args",
+    "env",
+    "headers",
+    "auth",
+    "client_id",
+    "client_secret_env",
+    "scopes",
+    "effect",
+    "external",
+    "concurrency",
+    "refresh_s",
+    "tools",
+];
 
 macro_rules! section {
     ($($name:ident: $type:ty,)*) => {
@@ -65,6 +80,10 @@ section! {
     command: String,
     args: Vec<String>,
     env: BTreeMap<String, String>,
+    auth: String,
+    client_id: String,
+    client_secret_env: String,
+    scopes: Vec<String>,
     refresh_s: u64,
     tools: BTreeMap<String, McpToolSettings>,
 }

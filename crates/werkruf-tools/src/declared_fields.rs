@@ -5,8 +5,10 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::Url;
+use serde::Serialize;
 use serde_json::{Map, Value};
-use werkruf_contract::{Effect, Need, Shape};
+use sha2::{Digest, Sha256};
+use werkruf_contract::{Effect, Need, Shape, Violation};
 use werkruf_llm::Egress;
 
 /// An error in a declaration, and its place (a JSON pointer).
@@ -82,6 +84,41 @@ pub(crate) fn effect(path: &str, effect: &str) -> Result<Effect, ConfigFault> {
         );
         ConfigFault::new(path, message)
     })
+}
+
+/// The timeout of one attempt where the declaration names none.
+const DEFAULT_TIMEOUT_MS: u64 = 10_000;
+
+pub(crate) fn timeout_ms(declared: Option<u64>) -> u64 {
+    declared.unwrap_or(DEFAULT_TIMEOUT_MS)
+}
+
+/// The timeout of a declaration that names none, bounded by the limit for tools.
+pub(crate) fn bounded_timeout(declared: Option<u64>, limit_ms: u64) -> Option<u64> {
+    declared.or((limit_ms < DEFAULT_TIMEOUT_MS).then_some(limit_ms))
+}
+
+/// The default of attempts, and of equal calls in a turn.
+pub(crate) const fn three() -> u32 {
+    3
+}
+
+/// The default of the largest answer.
+pub(crate) const fn one_mebibyte() -> u64 {
+    1_048_576
+}
+
+/// Identifies a declaration.
+pub(crate) fn digest(declaration: &impl Serialize) -> String {
+    // A declaration has only texts and numbers, which always serialize.
+    werkruf_contract::hex(&Sha256::digest(serde_json::to_vec(declaration).unwrap_or_default()))
+}
+
+/// The arguments with the schema's defaults filled in, or what is wrong with them.
+pub(crate) fn normalized(mut args: Value, parameters: &Value, shape: Option<&Shape>) -> Result<Value, Vec<Violation>> {
+    fill_defaults(&mut args, parameters);
+    let violations = shape.map(|shape| shape.violations(&args)).unwrap_or_default();
+    if violations.is_empty() { Ok(args) } else { Err(violations) }
 }
 
 /// The permission must be said, so that no tool is open to everybody by mistake.

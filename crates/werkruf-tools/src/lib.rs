@@ -17,7 +17,10 @@ pub use ask_gpt::AskGpt;
 pub use declaration::{ToolConfig, ToolSection};
 pub use declared_fields::{ConfigFault, expand};
 pub use http_tool::{HttpTool, HttpToolConfig};
-pub use mcp::{McpServerConfig, McpServerState, McpServers, McpServices, McpToolSettings};
+pub use mcp::{
+    ConnectFault, ConnectLink, ConnectionState, FaultKind, LoginAnswer, LoginStart, McpServerConfig, McpServerState, McpServers,
+    McpServices, McpToolSettings, OAuthServices, PersonalServer,
+};
 pub use sql_tool::{SqlTool, SqlToolConfig};
 pub use test_tools::test_tools;
 

@@ -3,7 +3,8 @@
 //! `serve` and commands without a server open it the same way; only `serve` binds an address and writes the lock file.
 //! Tenant `demo` exists in every opened store.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use secrecy::{ExposeSecret, SecretString};
@@ -11,15 +12,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Clock, Uuid};
 #[cfg(feature = "flights")]
-use werkruf_flights::{Flights, Seal};
+use werkruf_flights::Flights;
 use werkruf_knowledge::KnowledgeBase;
-use werkruf_llm::{Egress, HttpLimits, Provider, http_client, tool_client};
+use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{BudgetBook, ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
     Act, Approvals, Author, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records,
     Scopes, SqliteStore, Store, StoreError, Streams, Turns,
 };
-use werkruf_tools::{AskGpt, McpServices, ToolConfig};
+use werkruf_tools::AskGpt;
 use werkruf_workspace::WorkspaceModule;
 
 use crate::api::outage::Outage;
@@ -61,6 +62,8 @@ pub struct App {
     /// Held by a rotation of the secret key.
     pub(crate) rotation: tokio::sync::Mutex<()>,
     pub tasks: TaskTracker,
+    /// Where this process listens, once it does; people who are sent elsewhere come back to it.
+    pub(crate) own_url: Arc<OnceLock<String>>,
     /// Raised when the last turn of a stopping server has ended.
     pub(crate) drained: CancellationToken,
     /// Whether the shared database is unreachable.
@@ -161,6 +164,7 @@ impl App {
             access,
             hint_feeds: HintFeeds::default(),
             tasks,
+            own_url: Arc::default(),
             drained: CancellationToken::new(),
             rotation: tokio::sync::Mutex::default(),
             outage: Outage::default(),
@@ -225,21 +229,16 @@ impl App {
         Ok(())
     }
 
-    /// Connects to the MCP servers of a valid configuration, and to no others.
-    pub(crate) fn connect_mcp_servers(&self, config: &Config) {
-        let declared = config.tools.iter().filter_map(|section| match section.config() {
-            Ok(ToolConfig::Mcp(server)) => Some(*server),
-            _ => None,
-        });
-        match tool_client(&HttpLimits::default(), Egress::new(config.egress.clone())) {
-            Ok(client) => {
-                let services = McpServices { pins: self.database.tool_pins(), clock: self.clock.clone(), tasks: self.tasks.clone() };
-                let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
-                self.modules.mcp.apply(&declared.collect::<Vec<_>>(), &client, &services, &variable);
-            }
-            // The same client was made for the HTTP tools.
-            Err(error) => tracing::error!(%error, "no HTTP client for MCP servers"),
+    /// Says where this process listens; the first address counts.
+    pub fn listens_at(&self, url: String) {
+        if self.own_url.set(url).is_err() {
+            tracing::debug!("the address of this process is known already");
         }
+    }
+
+    /// Where people reach this server, without a slash at the end.
+    pub(crate) fn base_url(&self) -> String {
+        base_url(self.config.public_url.as_deref(), self.own_url.get(), self.config.listen)
     }
 
     /// Builds the tools again from the configuration in force, because MCP servers offer others.
@@ -333,6 +332,11 @@ impl App {
     }
 }
 
+pub(crate) fn base_url(configured: Option<&str>, own: Option<&String>, listen: SocketAddr) -> String {
+    let known = configured.or(own.map(String::as_str)).map(|url| url.trim_end_matches('/').to_owned());
+    known.unwrap_or_else(|| format!("http://{listen}"))
+}
+
 /// Opens the configured database and brings its schema up to date.
 async fn open_database(config: &Config, clock: &Clock) -> Result<OpenDatabase, StartError> {
     match &config.database {
@@ -355,7 +359,7 @@ fn open_flights(config: &Config, client: &reqwest::Client, database: &OpenDataba
     if config.flights.amadeus.is_some() && keys.newest().is_none() {
         return Err(StartError::Unsealed);
     }
-    let seal = config.flights.amadeus.as_ref().map(|_| Seal::new(keys));
+    let seal = config.flights.amadeus.as_ref().map(|_| werkruf_store::Seal::new(keys));
     Ok(Arc::new(Flights::new(config.flights.clone(), client, database.flights(), seal, clock.clone())))
 }
 

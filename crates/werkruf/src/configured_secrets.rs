@@ -20,10 +20,10 @@ const SECRET_NAMES: [&str; 9] = ["auth", "cookie", "credential", "key", "passw",
 
 /// All forms of all secrets. `own` are those that the server made itself.
 pub(crate) fn forms(config: &Config, own: &[&str]) -> Vec<String> {
-    let of_tools = config
-        .tools
-        .iter()
-        .flat_map(|tool| tool.texts_with_variables().into_iter().flat_map(|(_, text)| variables(text)).chain(tool.secret_env.as_deref()));
+    let of_tools = config.tools.iter().flat_map(|tool| {
+        let named = tool.secret_env.as_deref().into_iter().chain(tool.client_secret_env.as_deref());
+        tool.texts_with_variables().into_iter().flat_map(|(_, text)| variables(text)).chain(named)
+    });
     let literal = config.tools.iter().flat_map(|tool| {
         let named = tool.headers.iter().chain(&tool.env).flatten();
         let named = named.filter(|(name, value)| is_secret_name(name) && !value.contains("${"));

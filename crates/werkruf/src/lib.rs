@@ -22,7 +22,7 @@ pub mod lockfile;
 mod log_writer;
 mod loops;
 mod mcp;
-mod mcp_tools;
+pub mod mcp_tools;
 mod metrics;
 pub mod modules;
 mod openai;

@@ -4,12 +4,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use werkruf_llm::{Egress, HttpLimits, tool_client};
 use werkruf_runtime::Notification;
+use werkruf_store::Seal;
+use werkruf_tools::{McpServices, OAuthServices, ToolConfig};
 
-use crate::app::App;
+use crate::app::{App, base_url};
+use crate::config::Config;
 
 /// Connects to the servers that the configuration names, and follows their tools for as long as the server runs.
-pub(crate) async fn start(app: &Arc<App>, stop: &CancellationToken) {
+pub async fn start(app: &Arc<App>, stop: &CancellationToken) {
     let config = app.applied.lock().await.clone();
     app.connect_mcp_servers(&config);
     let (app, stopped) = (Arc::clone(app), stop.clone());
@@ -19,6 +23,43 @@ pub(crate) async fn start(app: &Arc<App>, stop: &CancellationToken) {
             () = stopped.cancelled() => {}
         }
     });
+}
+
+impl App {
+    /// Connects to the MCP servers of a valid configuration, and to no others.
+    pub(crate) fn connect_mcp_servers(&self, config: &Config) {
+        let declared = config.tools.iter().filter_map(|section| match section.config() {
+            Ok(ToolConfig::Mcp(server)) => Some(*server),
+            _ => None,
+        });
+        match tool_client(&HttpLimits::default(), Egress::new(config.egress.clone())) {
+            Ok(client) => {
+                let services = McpServices {
+                    pins: self.database.tool_pins(),
+                    clock: self.clock.clone(),
+                    tasks: self.tasks.clone(),
+                    oauth: self.oauth_services(config),
+                };
+                let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
+                self.modules.mcp.apply(&declared.collect::<Vec<_>>(), &client, &services, &variable);
+            }
+            // The same client was made for the HTTP tools.
+            Err(error) => tracing::error!(%error, "no HTTP client for MCP servers"),
+        }
+    }
+
+    /// What the logins of people at other servers need.
+    fn oauth_services(&self, config: &Config) -> OAuthServices {
+        let (configured, own, listen) = (self.config.public_url.clone(), Arc::clone(&self.own_url), self.config.listen);
+        OAuthServices {
+            store: self.database.connections(),
+            seal: Seal::new(self.store.secret_keys()),
+            clock: self.clock.clone(),
+            egress: Egress::new(config.egress.clone()),
+            random: rand::random,
+            base_url: Arc::new(move || base_url(configured.as_deref(), own.get(), listen)),
+        }
+    }
 }
 
 async fn follow(app: &App) {

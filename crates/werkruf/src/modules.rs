@@ -8,7 +8,7 @@ use werkruf_contract::Clock;
 #[cfg(feature = "flights")]
 use werkruf_flights::{FlightStore, Flights};
 use werkruf_knowledge::{Knowledge, KnowledgeBase};
-use werkruf_store::{Module, Modules, PostgresStore, SqliteStore, Store, ToolPins};
+use werkruf_store::{ConnectionStore, Module, Modules, PostgresStore, SqliteStore, Store, ToolPins};
 use werkruf_tools::{AskGpt, McpServers};
 use werkruf_workspace::{Workspace, WorkspaceModule};
 
@@ -85,6 +85,13 @@ impl OpenDatabase {
     }
 
     pub fn tool_pins(&self) -> Arc<dyn ToolPins> {
+        match self {
+            Self::Sqlite(store) => store.clone(),
+            Self::Postgres(store) => store.clone(),
+        }
+    }
+
+    pub fn connections(&self) -> Arc<dyn ConnectionStore> {
         match self {
             Self::Sqlite(store) => store.clone(),
             Self::Postgres(store) => store.clone(),

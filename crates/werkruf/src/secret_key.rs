@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::ExposeSecret;
-use werkruf_store::{Act, Author, SERVER_CHAIN, SecretKey, StoreError};
+use werkruf_store::{Act, Author, SERVER_CHAIN, Seal, SecretKey, StoreError};
 
 use crate::app::App;
 use crate::config::{Config, ConfigViolation, Variable};
@@ -154,15 +154,12 @@ pub(crate) async fn rotate(app: &App, by: Author, sign_unsigned: bool) -> Result
     Ok(rotated)
 }
 
-#[cfg(feature = "flights")]
 async fn reseal(app: &App) -> Result<(u64, u64), StoreError> {
-    werkruf_flights::Seal::new(app.store.secret_keys()).reseal(app.database.flights().as_ref(), app.clock.now()).await
-}
-
-#[cfg(not(feature = "flights"))]
-#[expect(clippy::unused_async, reason = "only the flight search stores a secret")]
-async fn reseal(_app: &App) -> Result<(u64, u64), StoreError> {
-    Ok((0, 0))
+    let (seal, now) = (Seal::new(app.store.secret_keys()), app.clock.now());
+    let connections = app.database.connections();
+    let (tokens, unreadable_tokens) = seal.reseal(connections.as_ref(), now).await?;
+    let (sealed, unreadable) = seal.reseal_connections(connections.as_ref(), now).await?;
+    Ok((tokens + sealed, unreadable_tokens + unreadable))
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
         .map(|listener| listener.with_tls(tls.clone()))
         .map_err(|source| StartError::Listen { address: app.config.listen, source })?;
     let address = listener.address().map_err(|source| StartError::Io { what: "the bound address is unknown".to_owned(), source })?;
+    app.listens_at(url(address, &app.config));
     let metrics = bind_metrics(&app).await?;
     let mut lock = write_lock_file(&app, address, tls.as_deref())?;
     let key = if address.ip().is_loopback() { app.make_demo_key().await? } else { None };

@@ -108,6 +108,7 @@ pub(crate) fn build(config: &Config, modules: &OpenModules, clock: &Clock, own_s
         safety: config.safety.clone(),
         prices,
         four_eyes: config.four_eyes,
+        provider_role: config.provider_role.clone(),
         redaction,
         log_arguments: config.log.arguments,
         alerts: config.alerts.clone(),

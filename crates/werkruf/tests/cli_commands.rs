@@ -34,6 +34,8 @@ mod office;
 mod outbox;
 #[path = "cli/people.rs"]
 mod people;
+#[path = "cli/provider_approvals.rs"]
+mod provider_approvals;
 #[path = "cli/serve.rs"]
 mod serve;
 #[path = "cli/status.rs"]

@@ -175,6 +175,7 @@ export const de: Texts = {
   tool_accept: 'Annehmen',
   word_connected: 'verbunden',
   word_connecting: 'verbindet',
+  word_needs_connection: 'niemand verbunden',
   word_changed: 'geändert',
   needs_approval: 'braucht Freigabe',
   source: 'Herkunft',

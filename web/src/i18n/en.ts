@@ -173,6 +173,7 @@ export const en = {
   tool_accept: 'Accept',
   word_connected: 'connected',
   word_connecting: 'connecting',
+  word_needs_connection: 'nobody connected',
   word_changed: 'changed',
   needs_approval: 'needs approval',
   source: 'Source',

@@ -175,6 +175,7 @@ export const es: Texts = {
   tool_accept: 'Aceptar',
   word_connected: 'conectado',
   word_connecting: 'conectando',
+  word_needs_connection: 'nadie conectado',
   word_changed: 'cambiada',
   needs_approval: 'necesita aprobación',
   source: 'Origen',

@@ -9,7 +9,7 @@ use reqwest::RequestBuilder;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use werkruf_contract::{BoxFuture, Clock, Deadline};
-use werkruf_store::{ProviderAccount, ProviderTokens};
+use werkruf_store::{ProviderAccount, ProviderTokens, Seal};
 
 use super::rate_limiter::RateLimiter;
 use super::refusal::{Refusal, refusal};
@@ -19,7 +19,6 @@ use crate::exchange::{ProviderResponse, exchange};
 use crate::provider::{FlightProvider, FlightResults, OfferKind};
 use crate::provider_error::{ProviderError, Reason};
 use crate::query::Query;
-use crate::seal::Seal;
 
 /// More offers than are shown, because some are codeshares and some do not meet the constraints.
 const MAX_OFFERS: &str = "50";

@@ -11,10 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::sync::Mutex;
 use werkruf_contract::{Clock, Deadline, Uuid};
-use werkruf_store::{ProviderAccount, ProviderTokens, SealedToken};
+use werkruf_store::{ProviderAccount, ProviderTokens, Seal, SealedToken};
 
 use crate::provider_error::{ProviderError, Reason};
-use crate::seal::{self, Seal};
 
 /// A token is not used shortly before it expires, because it could expire before the request arrives.
 const EXPIRY_MARGIN: SignedDuration = SignedDuration::from_secs(30);
@@ -134,7 +133,7 @@ impl TokenSource {
     }
 
     fn purpose(&self) -> String {
-        seal::purpose(&self.account)
+        self.account.purpose()
     }
 
     /// The stored token: of another process, or of this one before a restart.

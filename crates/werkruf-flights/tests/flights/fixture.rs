@@ -7,9 +7,9 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use werkruf_contract::{Clock, Failure, Invocation, Reply, State, ToolObject};
-use werkruf_flights::{AmadeusConfig, DuffelConfig, Flights, FlightsConfig, SCHEMA, Seal, SeatsaeroConfig};
+use werkruf_flights::{AmadeusConfig, DuffelConfig, Flights, FlightsConfig, SCHEMA, SeatsaeroConfig};
 use werkruf_llm::{HttpLimits, http_client};
-use werkruf_store::{Module, SecretKey, SecretKeys, SqliteStore};
+use werkruf_store::{Module, Seal, SecretKey, SecretKeys, SqliteStore};
 
 use crate::stubs::{SEATS_KEY, Stub, Stubs};
 use crate::support::invocation;

@@ -9,6 +9,7 @@ use werkruf_contract::CallKind;
 
 use super::decode::{CallFragment, Chunk, decode};
 use super::state::state;
+use crate::annotations::Annotations;
 use crate::reader::{AnswerState, Wire};
 use crate::sse::SseEvent;
 use crate::stream_error::StreamError;
@@ -19,6 +20,7 @@ use crate::{Answer, Delta, TokenUsage, ToolCall};
 pub(crate) struct Assembly {
     pub(crate) text: String,
     pub(crate) refusal: String,
+    annotations: Annotations,
     reasoning: String,
     calls: Vec<PartialCall>,
     pub(crate) finish: Option<String>,
@@ -65,6 +67,7 @@ impl Assembly {
         self.usage = chunk.usage.or(self.usage);
         self.refusal.push_str(&chunk.refusal);
         self.reasoning.push_str(&chunk.reasoning);
+        chunk.annotations.iter().for_each(|annotation| self.annotations.add(annotation));
         for fragment in chunk.calls {
             self.add_fragment(fragment);
         }
@@ -190,6 +193,7 @@ impl Wire for Assembly {
         Answer {
             calls: calls.collect(),
             items: Vec::new(),
+            annotations: self.annotations.within(&self.text),
             text: self.text,
             refusal: Some(self.refusal).filter(|refusal| !refusal.is_empty()),
             finish: self.finish,

@@ -18,6 +18,8 @@ pub(crate) struct Chunk {
     pub(crate) model: Option<String>,
     pub(crate) text: String,
     pub(crate) refusal: String,
+    /// As received.
+    pub(crate) annotations: Vec<Value>,
     /// The model's reasoning; sent back to the server, never shown to the user.
     pub(crate) reasoning: String,
     pub(crate) calls: Vec<CallFragment>,
@@ -51,7 +53,7 @@ raw_struct! {
         finish_reason,
         error,
     }
-    WireDelta { content, refusal, reasoning_content, tool_calls }
+    WireDelta { content, refusal, reasoning_content, tool_calls, annotations }
     WirePart { kind = "type", text, refusal }
     WireCall { index, id, function, extra_content }
     WireFunction { name, arguments }
@@ -101,6 +103,7 @@ impl Chunk {
             // Reasoning that cannot be decoded is dropped without marking damage, because it is not part of the answer.
             self.reasoning.push_str(&serde_json::from_str::<String>(reasoning.get()).unwrap_or_default());
         }
+        self.annotations.extend(delta.annotations.into_iter().flat_map(list::<Value>));
         for call in delta.tool_calls.into_iter().flat_map(list::<WireCall<'_>>) {
             let fragment = self.read_call(&call);
             self.calls.push(fragment);

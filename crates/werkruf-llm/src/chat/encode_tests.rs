@@ -29,6 +29,7 @@ fn request() -> ModelRequest {
         max_output_tokens: None,
         options: Default::default(),
         client_max_tokens: None,
+        approvals: Arc::default(),
     }
 }
 

@@ -137,7 +137,8 @@ fn from_columns(message: &StoredMessage) -> Vec<Value> {
             vec![json!({"type": "function_call_output", "call_id": message.call_id, "output": output})]
         }
         Role::Assistant => {
-            let text = || json!([{"type": "output_text", "text": message.content, "annotations": []}]);
+            let annotations = message.metadata.get("annotations").filter(|list| list.is_array()).cloned().unwrap_or_else(|| json!([]));
+            let text = || json!([{"type": "output_text", "text": message.content, "annotations": annotations}]);
             let content = parts.map_or_else(text, |parts| content::to_items(parts, "output_text"));
             let message_item = json!({"type": "message", "role": "assistant", "content": content});
             let call =

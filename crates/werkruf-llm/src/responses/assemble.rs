@@ -11,6 +11,7 @@ use super::carried;
 use super::decode::{Event, FinalResponse, Fragment, ItemRef, decode};
 use super::item::{Item, Part};
 use super::state::state;
+use crate::annotations::{Annotations, characters};
 use crate::reader::{AnswerState, Wire};
 use crate::sse::SseEvent;
 use crate::stream_error::StreamError;
@@ -74,6 +75,10 @@ impl Assembly {
                     "message".clone_into(&mut open.item.kind);
                 }
                 open.add_text(part, refusal, piece, out);
+            }
+            Event::Annotation { target, part, annotation } => {
+                let Some(open) = self.item_for(target) else { return };
+                open.parts.entry((part, false)).or_default().annotations.add(&annotation);
             }
             Event::Arguments(target, piece) => match (self.item_for(target), piece) {
                 (Some(open), Fragment::Delta(delta)) => open.argument_deltas.push_str(&delta),
@@ -154,6 +159,7 @@ impl Assembly {
             item.id = item.id.or(open.item.id.take());
             item.call_id = item.call_id.or(open.item.call_id.take());
             item.name = item.name.or(open.item.name.take());
+            item.approval_request_id = item.approval_request_id.or(open.item.approval_request_id.take());
         }
         if item.arguments.as_ref().is_none_or(String::is_empty) {
             let arguments = open.full_arguments.take().filter(|full| !full.is_empty()).unwrap_or_else(|| open.argument_deltas.clone());
@@ -240,6 +246,18 @@ impl Assembly {
         self.items.values().any(|open| !open.finished && half(open))
     }
 
+    /// The text, and what it refers to.
+    fn annotated_text(&self) -> (String, Annotations) {
+        let (mut text, mut annotations) = (String::new(), Annotations::default());
+        for part in self.items.values().flat_map(|open| open.parts.values()).filter(|part| !part.refusal) {
+            if !part.annotations.is_empty() {
+                annotations.append(&part.annotations, characters(&text));
+            }
+            text.push_str(&part.text);
+        }
+        (text, annotations)
+    }
+
     fn text_or_refusal(&self, refusal: bool) -> String {
         self.items.values().map(|open| open.text_or_refusal(refusal)).collect()
     }
@@ -271,7 +289,11 @@ impl OpenItem {
             return;
         }
         let before = self.text_or_refusal(false);
+        let mut earlier = std::mem::take(&mut self.parts);
         self.parts = (0..).zip(parts).map(|(index, part)| ((index, part.refusal), part)).collect();
+        for (place, part) in self.parts.iter_mut().filter(|(_, part)| part.annotations.is_empty()) {
+            part.annotations = earlier.remove(place).map(|part| part.annotations).unwrap_or_default();
+        }
         if let Some(new) = self.text_or_refusal(false).strip_prefix(&before).filter(|new| !new.is_empty()) {
             out.push(Delta::Text(new.to_owned()));
         }
@@ -353,8 +375,10 @@ impl Wire for Assembly {
                 None => items.push(open.item.to_provider_item(*index, self.response_id.as_deref())),
             }
         }
+        let (text, annotations) = self.annotated_text();
         Answer {
-            text: self.text_or_refusal(false),
+            annotations: annotations.within(&text),
+            text,
             refusal: Some(self.text_or_refusal(true)).filter(|refusal| !refusal.is_empty()),
             calls,
             items,

@@ -240,6 +240,7 @@ fn provider_items_are_emitted_live_and_are_in_the_answer() {
         output: None,
         status: Some("failed".into()),
         error: Some(json!({"type": "http_error", "code": 500, "message": "down"})),
+        approval_request_id: None,
     };
     assert!(matches!(&deltas[0], Delta::ItemStarted(started) if started.arguments.as_deref() == Some("")), "{deltas:?}");
     assert_eq!(deltas[1], Delta::ItemFinished(Box::new(item.clone())));
@@ -260,12 +261,38 @@ fn items_with_a_lagging_status_or_without_events_are_finished() {
 }
 
 #[test]
-fn approval_requests_are_items_but_not_calls() {
+fn approval_requests_are_calls_that_are_carried_and_what_they_ran_is_not() {
     let question = json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "pay", "arguments": "{\"n\":1}", "server_label": "bank"});
     let (deltas, outcome) = read(&[added(0, &question), done(0, &question), completed(&json!([question]))]);
     assert!(deltas.is_empty());
-    let item = &outcome.answer.items[0];
-    assert_eq!((item.call_kind(), item.arguments.as_deref(), item.status.as_deref()), (None, Some("{\"n\":1}"), None));
+    let Answer { calls, items, carry, executable, .. } = outcome.answer;
+    let expected = ToolCall {
+        kind: CallKind::Mcp,
+        item_id: Some("mcpr_1".into()),
+        call_id: None,
+        output_index: 0,
+        name: "pay".into(),
+        arguments: "{\"n\":1}".into(),
+        status: None,
+    };
+    assert!(executable && items.is_empty() && expected.is_approval_request());
+    assert_eq!((expected.pairing_id(), calls), (Some("mcpr_1"), vec![expected.clone()]));
+    assert_eq!(carry.unwrap(), json!({"items": [{"call": 0, "request": question}]}));
+
+    let reasoning = |id: &str| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": "g"});
+    let ran = json!({"type": "mcp_call", "id": "mcp_1", "name": "pay", "arguments": "{\"n\":1}", "output": "paid", "error": null,
+        "approval_request_id": "mcpr_1", "status": "completed"});
+    let answer = answer(&[completed(&json!([reasoning("rs_1"), ran, reasoning("rs_2"), message("Paid.")]))]);
+    assert_eq!(answer.items[0].approval_request_id.as_deref(), Some("mcpr_1"));
+    let kept = answer.carry.unwrap()["items"].to_string();
+    assert!(kept.contains("rs_2") && !kept.contains("mcp_call"), "{kept}");
+    assert!(!kept.contains("rs_1"), "reasoning goes with the item that followed it: {kept}");
+}
+
+#[test]
+fn an_approval_request_that_never_ended_is_not_executable() {
+    let question = json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "pay", "arguments": "{}", "server_label": "bank"});
+    assert!(!answer(&[added(0, &question), completed(&json!([]))]).executable);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The data of an answer that the next request must send back: encrypted reasoning, and its order among messages and calls.
 //!
 //! The API rejects reasoning without the item that followed it, so the order of all items is stored. Messages and calls themselves
-//! are in the history; only their positions are stored, and they are used only while they still match the history.
+//! are in the history; only their positions are stored, and they are used only while they still match the history. A request for
+//! permission is stored too, because its answer must follow it.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +23,14 @@ pub(super) enum Slot<'a> {
         phase: Option<&'a str>,
     },
     Call(&'a HistoryCall),
+    /// A call that the provider asked for permission to run, and its request as received.
+    Request(&'a HistoryCall, &'a Value),
+}
+
+impl Slot<'_> {
+    pub(super) fn is_reasoning(&self) -> bool {
+        matches!(self, Self::Item(item) if item["type"] == "reasoning")
+    }
 }
 
 /// The data to store; `None` if the history alone is enough.
@@ -30,12 +39,19 @@ pub(super) fn from_items(items: &BTreeMap<u32, OpenItem>) -> Option<Map<String, 
     for open in items.values() {
         let item = &open.item;
         if item.requested_call().is_some() {
-            slots.push(json!({"call": calls}));
+            let request = item.raw.as_ref().and_then(returnable);
+            needed |= request.is_some();
+            slots.push(request.map_or_else(|| json!({"call": calls}), |request| json!({"call": calls, "request": request})));
             calls += 1;
         } else if item.kind == "message" {
             let bytes: usize = open.parts.values().filter(|part| !part.refusal).map(|part| part.text.len()).sum();
             needed |= item.phase.is_some();
             slots.push(json!({"message": {"bytes": bytes, "id": item.id, "phase": item.phase}}));
+        } else if item.approval_request_id.is_some() {
+            // What ran after an approval is in the history as the result of the call that was approved.
+            while slots.last().is_some_and(|slot: &Value| slot["item"]["type"] == "reasoning") {
+                slots.pop();
+            }
         } else if let Some(value) = item.raw.as_ref().and_then(returnable) {
             needed |= item.is_model_output();
             slots.push(json!({"item": value}));
@@ -74,12 +90,12 @@ pub(super) fn to_slots<'a>(carried: &'a Map<String, Value>, content: &'a str, ca
         } else {
             // Each call must occur once and in order; otherwise the data does not belong to this answer.
             let call = calls.get(matched).filter(|_| slot["call"] == matched)?;
-            out.push(Slot::Call(call));
+            out.push(slot.get("request").map_or(Slot::Call(call), |request| Slot::Request(call, request)));
             matched += 1;
         }
     }
     // Reasoning at the end has lost the item that it belongs to.
-    while out.last().is_some_and(|slot| matches!(slot, Slot::Item(item) if item["type"] == "reasoning")) {
+    while out.last().is_some_and(Slot::is_reasoning) {
         out.pop();
     }
     (rest.is_empty() && matched == calls.len()).then_some(out)

@@ -2,6 +2,7 @@
 //!
 //! Unknown events are ignored. A whole response that is sent in place of a stream is decoded as its final event.
 
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::item::Item;
@@ -26,6 +27,12 @@ pub(crate) enum Event {
         part: u32,
         refusal: bool,
         piece: Fragment,
+    },
+    /// An annotation of a message's text, as received.
+    Annotation {
+        target: ItemRef,
+        part: u32,
+        annotation: Value,
     },
     /// Arguments of a call.
     Arguments(ItemRef, Fragment),
@@ -72,7 +79,7 @@ pub(crate) struct FinalResponse {
 raw_struct! {
     WireEvent {
         kind = "type", item_id, output_index, content_index, delta, text, refusal, arguments, input, code, item,
-        response, error, object, output,
+        response, error, object, output, annotation,
     }
     WireResponse { id, model, status, error, incomplete_details, output, usage }
     WireDetails { reason }
@@ -130,6 +137,10 @@ impl WireEvent<'_> {
                     return Event::Ignored;
                 }
                 self.piece(all, Fragment::Full).map_or(Event::Damaged, |piece| Event::Text { target, part, refusal, piece })
+            }
+            "output_text.annotation.added" => {
+                let annotation = self.annotation.and_then(object::<Value>);
+                annotation.map_or(Event::Ignored, |annotation| Event::Annotation { target, part, annotation })
             }
             "function_call_arguments.delta" | "mcp_call_arguments.delta" | "custom_tool_call_input.delta" => {
                 self.piece(self.delta, Fragment::Delta).map_or(Event::Damaged, |piece| Event::Arguments(target, piece))

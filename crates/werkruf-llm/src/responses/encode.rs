@@ -9,7 +9,7 @@ use super::carried::{Slot, plain, result_of, to_slots};
 use crate::carry::Origin;
 use crate::encoding::{ToolCache, is_reasoning_model, open_body, put, put_choice, put_field, valid_arguments, valid_name};
 use crate::provider::Api;
-use crate::{HistoryCall, Message, ModelRequest, ToolDefinition};
+use crate::{ApprovalAnswer, HistoryCall, Message, ModelRequest, ToolDefinition};
 
 /// How one server deviates from the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,9 +18,14 @@ pub struct Dialect {
     pub(super) pairs: bool,
 }
 
-fn put_history(out: &mut Vec<u8>, messages: &[Message], origin: &Origin, dialect: Dialect) -> serde_json::Result<()> {
+/// A request for permission that was written as such, and the answer that stands for its result.
+type Answered<'a> = (&'a ApprovalAnswer, &'a Value);
+
+fn put_history(out: &mut Vec<u8>, request: &ModelRequest, origin: &Origin, dialect: Dialect) -> serde_json::Result<()> {
+    let messages = request.messages.as_slice();
     // The indexes of results that were already written beside their calls.
     let mut written: Vec<usize> = Vec::new();
+    let mut answered: Vec<Answered<'_>> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match message {
             Message::System { content } => put_message(out, "system", content, None, None)?,
@@ -28,33 +33,59 @@ fn put_history(out: &mut Vec<u8>, messages: &[Message], origin: &Origin, dialect
             Message::User { parts, .. } => put_parts(out, parts)?,
             Message::Assistant { content, calls, carry } => {
                 let carried = origin.content_of(carry.as_ref()).and_then(|carried| to_slots(carried, content, calls));
-                for slot in carried.unwrap_or_else(|| plain(content, calls)) {
-                    put_slot(out, &slot)?;
-                    if let Slot::Call(call) = slot
+                let slots = carried.unwrap_or_else(|| plain(content, calls));
+                for (place, slot) in slots.iter().enumerate() {
+                    if slot.is_reasoning() && is_rewritten(request, &slots[place..]) {
+                        continue;
+                    }
+                    let answer = answer_to(request, slot);
+                    answered.extend(answer);
+                    put_slot(out, slot, answer.is_some())?;
+                    if let Slot::Call(call) | Slot::Request(call, _) = slot
                         && dialect.pairs
                         && let Some((offset, (content, parts))) = result_of(&messages[at + 1..], &call.id)
                     {
-                        put_result(out, &call.id, content, parts)?;
+                        put_outcome(out, &answered, &call.id, content, parts)?;
                         written.push(at + 1 + offset);
                     }
                 }
             }
             Message::Tool { .. } if written.contains(&at) => {}
-            Message::Tool { call_id, content, parts, .. } => put_result(out, call_id, content, parts)?,
+            Message::Tool { call_id, content, parts, .. } => put_outcome(out, &answered, call_id, content, parts)?,
         }
     }
     Ok(())
 }
 
-fn put_slot(out: &mut Vec<u8>, slot: &Slot<'_>) -> serde_json::Result<()> {
+/// The answer that leaves with this request, and the request for permission that it answers.
+fn answer_to<'a>(request: &'a ModelRequest, slot: &Slot<'a>) -> Option<Answered<'a>> {
     match slot {
-        Slot::Item(item) => {
-            comma(out);
-            put(out, item)
+        Slot::Request(call, item) if item["id"].is_string() => {
+            request.approvals.iter().find(|answer| answer.call_id == call.id).map(|answer| (answer, *item))
         }
-        Slot::Message { text, id, phase } => put_message(out, "assistant", text, *id, *phase),
-        Slot::Call(call) => put_call(out, call),
+        Slot::Request(..) | Slot::Item(_) | Slot::Message { .. } | Slot::Call(_) => None,
     }
+}
+
+/// Whether reasoning stands before a request for permission that is written as an ordinary call: the API rejects it without its own item.
+fn is_rewritten(request: &ModelRequest, slots: &[Slot<'_>]) -> bool {
+    let next = slots.iter().find(|slot| !slot.is_reasoning());
+    next.is_some_and(|slot| matches!(slot, Slot::Request(..)) && answer_to(request, slot).is_none())
+}
+
+/// Writes a slot. A request for permission that this request does not answer is an ordinary call: the history has its result.
+fn put_slot(out: &mut Vec<u8>, slot: &Slot<'_>, answered: bool) -> serde_json::Result<()> {
+    match slot {
+        Slot::Item(item) => put_item(out, item),
+        Slot::Request(_, item) if answered => put_item(out, item),
+        Slot::Message { text, id, phase } => put_message(out, "assistant", text, *id, *phase),
+        Slot::Call(call) | Slot::Request(call, _) => put_call(out, call),
+    }
+}
+
+fn put_item(out: &mut Vec<u8>, item: &Value) -> serde_json::Result<()> {
+    comma(out);
+    put(out, item)
 }
 
 /// Writes a user message with images or files, with this API's field names.
@@ -136,6 +167,22 @@ fn put_call(out: &mut Vec<u8>, call: &HistoryCall) -> serde_json::Result<()> {
     Ok(())
 }
 
+/// Writes the result of a call, or the answer to a request for permission.
+fn put_outcome(out: &mut Vec<u8>, answered: &[Answered<'_>], call_id: &str, content: &str, parts: &[Value]) -> serde_json::Result<()> {
+    let Some((answer, request)) = answered.iter().find(|(answer, _)| answer.call_id == call_id) else {
+        return put_result(out, call_id, content, parts);
+    };
+    comma(out);
+    out.extend_from_slice(b"{\"type\":\"mcp_approval_response\"");
+    put_field(out, "approval_request_id", &request["id"])?;
+    put_field(out, "approve", &answer.approve)?;
+    if let Some(reason) = &answer.reason {
+        put_field(out, "reason", reason)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
 fn put_result(out: &mut Vec<u8>, call_id: &str, content: &str, parts: &[Value]) -> serde_json::Result<()> {
     comma(out);
     out.extend_from_slice(b"{\"type\":\"function_call_output\"");
@@ -189,7 +236,7 @@ impl Api for Dialect {
             }
         }
         out.extend_from_slice(b",\"input\":[");
-        put_history(&mut out, &request.messages, origin, *self)?;
+        put_history(&mut out, request, origin, *self)?;
         out.extend_from_slice(b"]}");
         Ok(out)
     }

@@ -118,6 +118,58 @@ fn encrypted_reasoning_goes_back_in_its_position() {
 }
 
 #[test]
+fn reasoning_goes_with_a_request_for_permission_and_not_with_the_call_that_it_becomes() {
+    let reasoning = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "g1"});
+    let question = json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "pay", "arguments": "{}", "server_label": "bank"});
+    let carry = origin("gpt-5").label(json!({"items": [{"item": reasoning}, {"call": 0, "request": question}]}));
+    let mut request = request(asked(&["mcpr_1"], carry));
+    let first = |request: &ModelRequest| body(request, "gpt-5")["input"][1].clone();
+    assert_eq!(first(&request), function_call("mcpr_1"));
+    request.approvals = Arc::new(vec![ApprovalAnswer { call_id: "mcpr_1".into(), approve: true, reason: None }]);
+    assert_eq!(first(&request), reasoning);
+}
+
+fn asked(calls: &[&str], carry: Option<Value>) -> Vec<Message> {
+    let calls: Vec<HistoryCall> = calls.iter().map(|id| call(id)).collect();
+    let results: Vec<Message> = calls.iter().map(|call| tool(&call.id, "waiting")).collect();
+    let answer = Message::Assistant { content: String::new(), calls, carry };
+    std::iter::once(Message::user("Pay.")).chain(std::iter::once(answer)).chain(results).collect()
+}
+
+#[test]
+fn an_answer_to_a_request_for_permission_follows_the_request_and_is_not_repeated() {
+    let question = json!({"type": "mcp_approval_request", "id": "mcpr_1", "name": "pay", "arguments": "{}", "server_label": "bank"});
+    let other = json!({"type": "mcp_approval_request", "id": "mcpr_2", "name": "pay", "arguments": "{}", "server_label": "bank"});
+    let carry = origin("gpt-5").label(json!({"items": [{"call": 0, "request": question}, {"call": 1}, {"call": 2, "request": other}]}));
+    let messages = asked(&["mcpr_1", "c1", "call_own"], carry);
+    let answers = vec![
+        ApprovalAnswer { call_id: "mcpr_1".into(), approve: true, reason: None },
+        ApprovalAnswer { call_id: "call_own".into(), approve: false, reason: Some("denied".into()) },
+    ];
+    let with = |approvals: Vec<ApprovalAnswer>| ModelRequest { approvals: Arc::new(approvals), ..request(messages.clone()) };
+    let input =
+        |request: &ModelRequest, model: &str, pairs: bool| body_with(request, model, pairs)["input"].as_array().unwrap()[1..].to_vec();
+    let approved = json!({"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": true});
+    let denied = json!({"type": "mcp_approval_response", "approval_request_id": "mcpr_2", "approve": false, "reason": "denied"});
+    let first = with(answers);
+    let expected = [&question, &function_call("c1"), &other, &approved, &output("c1", "waiting"), &denied].map(Clone::clone);
+    assert_eq!(input(&first, "gpt-5", false), expected);
+    let expected = [&question, &approved, &function_call("c1"), &output("c1", "waiting"), &other, &denied].map(Clone::clone);
+    assert_eq!(input(&first, "gpt-5", true), expected);
+
+    let plain = [
+        function_call("mcpr_1"),
+        function_call("c1"),
+        function_call("call_own"),
+        output("mcpr_1", "waiting"),
+        output("c1", "waiting"),
+        output("call_own", "waiting"),
+    ];
+    assert_eq!(input(&with(Vec::new()), "gpt-5", false), plain, "later requests have calls and results only");
+    assert_eq!(input(&first, "gpt-5-mini", false), plain, "another model knows nothing of the request");
+}
+
+#[test]
 fn some_servers_need_each_result_beside_its_call() {
     let carry = origin("deepseek-chat").label(carried());
     let input = body_with(&request(history(carry)), "deepseek-chat", true)["input"].clone();

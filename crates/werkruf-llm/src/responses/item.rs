@@ -7,7 +7,11 @@ use serde_json::value::RawValue;
 use werkruf_contract::CallKind;
 
 use crate::ProviderItem;
+use crate::annotations::Annotations;
 use crate::raw::{Raw, list, object, raw_struct};
+
+/// The type of an item with which the provider asks for permission to run a call.
+pub(super) const APPROVAL_REQUEST: &str = "mcp_approval_request";
 
 /// The content of an item.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -21,6 +25,7 @@ pub(crate) struct Item {
     pub(crate) output: Option<Value>,
     pub(crate) status: Option<String>,
     pub(crate) error: Option<Value>,
+    pub(crate) approval_request_id: Option<String>,
     /// The content of a message, in order.
     pub(crate) parts: Vec<Part>,
     /// `commentary` or `final_answer`, if the server distinguishes messages.
@@ -36,14 +41,15 @@ pub(crate) struct Item {
 pub(crate) struct Part {
     pub(crate) text: String,
     pub(crate) refusal: bool,
+    pub(crate) annotations: Annotations,
 }
 
 raw_struct! {
     WireItem {
         kind = "type", id, call_id, name, arguments, input, code, queries, action, operation, output, outputs, results,
-        tools, status, error, content, phase,
+        tools, status, error, content, phase, approval_request_id,
     }
-    WirePart { text, refusal }
+    WirePart { text, refusal, annotations }
 }
 
 impl Item {
@@ -56,6 +62,7 @@ impl Item {
         item.name = exact(wire.name);
         item.status = exact(wire.status);
         item.phase = exact(wire.phase);
+        item.approval_request_id = exact(wire.approval_request_id);
         item.error = wire.error.and_then(value);
         match item.kind.as_str() {
             "message" => item.read_parts(wire.content),
@@ -77,14 +84,16 @@ impl Item {
     fn read_parts(&mut self, content: Raw<'_>) {
         if content.is_some_and(|content| content.get().starts_with('"')) {
             let text = self.text_of(content).unwrap_or_default();
-            self.parts.push(Part { text, refusal: false });
+            self.parts.push(Part { text, ..Part::default() });
             return;
         }
         for part in content.into_iter().flat_map(list::<WirePart<'_>>) {
             // A part of an unknown type keeps its index, because deltas refer to parts by index.
             let refusal = part.text.is_none() && part.refusal.is_some();
             let text = self.text_of(part.text.or(part.refusal)).unwrap_or_default();
-            self.parts.push(Part { text, refusal });
+            let mut annotations = Annotations::default();
+            part.annotations.into_iter().flat_map(list::<Value>).for_each(|annotation| annotations.add(&annotation));
+            self.parts.push(Part { text, refusal, annotations });
         }
     }
 
@@ -99,11 +108,12 @@ impl Item {
         text
     }
 
-    /// The kind of a call that the server must run; `None` for other items.
+    /// The kind of a call that the server must run or approve; `None` for other items.
     pub(crate) fn requested_call(&self) -> Option<CallKind> {
         match self.kind.as_str() {
             "function_call" => Some(CallKind::Function),
             "custom_tool_call" => Some(CallKind::Custom),
+            APPROVAL_REQUEST => Some(CallKind::Mcp),
             _ => None,
         }
     }
@@ -115,7 +125,7 @@ impl Item {
 
     /// Whether the item may be sent back to the provider as received.
     fn is_returned_verbatim(&self) -> bool {
-        self.requested_call().is_none() && self.kind != "message" && !self.kind.is_empty()
+        self.kind == APPROVAL_REQUEST || (self.requested_call().is_none() && self.kind != "message" && !self.kind.is_empty())
     }
 
     /// The item as a `ProviderItem` of the answer.
@@ -131,6 +141,7 @@ impl Item {
             output: self.output.clone(),
             status: self.status.clone(),
             error: self.error.clone(),
+            approval_request_id: self.approval_request_id.clone(),
         }
     }
 }

@@ -48,6 +48,7 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         temperature: None,
         max_output_tokens: None,
         options: Default::default(),
+        approvals: Arc::default(),
         client_max_tokens: None,
     }
 }

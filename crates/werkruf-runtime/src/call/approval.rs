@@ -20,14 +20,14 @@ use crate::taint::TaintPolicy;
 const FALLBACK_ROLE: &str = "admin";
 
 /// What a stored approval means for its call.
-enum Decision {
+pub(super) enum Decision {
     Approved,
     Pending,
     Withdrawn,
     Refused(Failure),
 }
 
-fn decision(approval: &ApprovalRow, row: &CallRow) -> Decision {
+pub(super) fn decision(approval: &ApprovalRow, row: &CallRow) -> Decision {
     let failure = |code| Failure::fatal(code, "").nothing_happened().with_details(object(json!({"approval_id": approval.id})));
     match approval.status {
         ApprovalStatus::Pending => Decision::Pending,
@@ -51,27 +51,24 @@ impl CallBatch<'_> {
     /// What an approval decides for a call that has not started; `None` where the call may run. `stored` is the approval of a call that an
     /// earlier process left, and whether clients know that it waits.
     pub(super) fn approve(&self, entry: &Entry, row: &CallRow, stored: Option<(&ApprovalRow, bool)>) -> Result<Option<CallPlan>, Failure> {
-        let pending = |approval_id, new, approver_roles, announced| {
-            let approval_id = Some(approval_id);
-            CallPlan::AwaitApproval(Box::new(PendingApproval { approval_id, new, approver_roles, announced, leader: None }))
-        };
         if let Some((approval, announced)) = stored {
             return match decision(approval, row) {
                 Decision::Approved => Ok(None),
-                Decision::Pending => Ok(Some(pending(approval.id, None, approval.approver_roles.clone(), announced))),
+                Decision::Pending => Ok(Some(CallPlan::AwaitApproval(Box::new(PendingApproval::stored(approval, announced))))),
                 Decision::Withdrawn => Ok(Some(CallPlan::Finished(Box::new(self.never_sent())))),
                 Decision::Refused(failure) => Err(failure),
             };
         }
         let demand = self.taint.demand(entry.spec(), row);
         if demand == Some(TaintPolicy::Deny) {
-            return Err(Failure::fatal(ErrorCode::Tainted, "").nothing_happened().with_details(object(json!({"taint": taint_of(row)}))));
+            return Err(tainted(row));
         }
-        Ok(self.approvers(entry, demand.is_some()).map(|roles| {
-            let new = self.new_approval(row, roles);
-            let roles = new.approver_roles.clone();
-            pending(new.id, Some(new), roles, false)
-        }))
+        Ok(self.approvers(entry, demand.is_some()).map(|roles| self.ask(row, roles)))
+    }
+
+    /// Asks these roles for an approval of the call.
+    pub(super) fn ask(&self, row: &CallRow, roles: Vec<String>) -> CallPlan {
+        CallPlan::AwaitApproval(Box::new(PendingApproval::new(self.new_approval(row, roles))))
     }
 
     /// The roles of which one must approve a call of this tool; `None` where no approval is needed.
@@ -157,6 +154,11 @@ fn approval_required(row: &CallRow, approval_id: Uuid, used: Option<&Usage>) -> 
         taint: taint_of(row),
         usage: used.cloned(),
     }
+}
+
+/// The failure of a call that the assistant refuses for what the model had read.
+pub(super) fn tainted(row: &CallRow) -> Failure {
+    Failure::fatal(ErrorCode::Tainted, "").nothing_happened().with_details(object(json!({"taint": taint_of(row)})))
 }
 
 /// What the model had read, as JSON.

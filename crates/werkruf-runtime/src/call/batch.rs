@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use werkruf_contract::{Cancel, Deadline, Failure, Principal, Scope, State, ToolContext, Uuid};
-use werkruf_store::{CallRow, NewApproval, StoreError};
+use werkruf_store::{ApprovalRow, CallRow, NewApproval, StoreError};
 
 use super::in_flight::{Follower, Leader};
 use super::outcome::CallOutcome;
@@ -49,6 +49,8 @@ pub(super) enum CallPlan {
     /// It waits for an approval.
     AwaitApproval(Box<PendingApproval>),
     Execute(Box<Execution>, Leader),
+    /// It is approved, and the provider runs it.
+    Grant,
 }
 
 /// A call that may run.
@@ -87,6 +89,17 @@ pub(super) struct PendingApproval {
 }
 
 impl PendingApproval {
+    /// For a call whose approval is written with it.
+    pub(super) fn new(approval: NewApproval) -> Self {
+        let (approval_id, approver_roles) = (Some(approval.id), approval.approver_roles.clone());
+        Self { approval_id, new: Some(approval), approver_roles, announced: false, leader: None }
+    }
+
+    /// For a call that an earlier process left.
+    pub(super) fn stored(approval: &ApprovalRow, announced: bool) -> Self {
+        Self { approval_id: Some(approval.id), new: None, approver_roles: approval.approver_roles.clone(), announced, leader: None }
+    }
+
     /// For a copy of a call that waits.
     pub(super) const fn copy() -> Self {
         Self { approval_id: None, new: None, approver_roles: Vec::new(), announced: true, leader: None }
@@ -109,10 +122,26 @@ pub(crate) struct WaitingCall {
     pub(super) announced: bool,
 }
 
+/// An approved call that the provider runs: the approval leaves with the next model request.
+pub(crate) struct GrantedCall {
+    pub(crate) row: CallRow,
+    pub(crate) slot: Option<HistorySlot>,
+}
+
+impl GrantedCall {
+    /// It is approved, but another call of its step is not decided yet.
+    pub(super) fn waits(self) -> WaitingCall {
+        let Self { row, slot } = self;
+        WaitingCall { row, slot, approval_id: None, approver_roles: Vec::new(), announced: true }
+    }
+}
+
 /// What a batch came to. The last outcomes are staged in the journal and not yet durable.
 pub(crate) struct BatchResult {
     pub(crate) finished: Vec<FinishedCall>,
     pub(crate) waiting: Vec<WaitingCall>,
+    /// None while others wait: the next model request must have the results of all.
+    pub(crate) granted: Vec<GrantedCall>,
     /// The conversation's state after the batch, where a call changed it.
     pub(crate) state: Option<State>,
 }
@@ -140,7 +169,7 @@ impl PreparedCall {
     pub(crate) fn new_approval(&self) -> Option<NewApproval> {
         match &self.plan {
             CallPlan::AwaitApproval(pending) => pending.new.clone(),
-            CallPlan::Finished(_) | CallPlan::Follow(_) | CallPlan::Execute(..) => None,
+            CallPlan::Finished(_) | CallPlan::Follow(_) | CallPlan::Execute(..) | CallPlan::Grant => None,
         }
     }
 
@@ -148,7 +177,7 @@ impl PreparedCall {
     pub(crate) fn led_key(&self) -> Option<(&str, Uuid)> {
         match &self.plan {
             CallPlan::Execute(_, leader) => Some(leader.key()),
-            CallPlan::Finished(_) | CallPlan::Follow(_) | CallPlan::AwaitApproval(_) => None,
+            CallPlan::Finished(_) | CallPlan::Follow(_) | CallPlan::AwaitApproval(_) | CallPlan::Grant => None,
         }
     }
 }

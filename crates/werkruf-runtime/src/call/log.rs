@@ -123,6 +123,7 @@ mod tests {
         ] {
             let success = Success {
                 data: data.to_owned(),
+                named: None,
                 message: None,
                 state_patch: None,
                 meta: meta.map(str::to_owned),

@@ -1,19 +1,22 @@
 //! How a call ended, in the forms for its row, for the model and for clients.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use werkruf_contract::{
     CallResult, CallStatus, Effect, ErrorCode, Failure, Happened, Reply, State, Texts, ToolErrorDetail, ToolErrorType, ToolFinished,
 };
 use werkruf_store::{CallEnd, CallRow};
 
+use super::attachments::NamedData;
 use super::results::{ResultLimit, with_warning};
 use super::state_patch::{drop_owned, list_dropped};
 use crate::registry::Entry;
 use crate::setup::Setup;
 use crate::stored::{StoredMeta, UNTRUSTED};
-use crate::taint::{UntrustedResult, is_untrusted, mark};
+use crate::taint::{UntrustedResult, is_untrusted};
 
 /// The most bytes of an error's details that a model gets.
 const ERROR_BYTES: usize = 8_000;
@@ -34,12 +37,30 @@ pub(crate) struct CallOutcome {
 #[derive(Debug, Clone)]
 pub(crate) struct Success {
     pub(crate) data: String,
+    /// The data as the model reads it, where it has pictures or files.
+    pub(crate) named: Option<Arc<NamedData>>,
     pub(crate) message: Option<String>,
     pub(crate) state_patch: Option<State>,
     pub(crate) meta: Option<String>,
     pub(crate) untrusted: bool,
     /// The state patch was dropped, because the session state would have become too large.
     pub(crate) state_not_stored: bool,
+}
+
+/// What a model gets of a call's outcome.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ModelResult {
+    pub(crate) content: String,
+    /// The content and its pictures and files, as content parts of Chat Completions. Empty where there is text only.
+    pub(crate) parts: Vec<Value>,
+    pub(crate) status: &'static str,
+}
+
+impl ModelResult {
+    /// What went wrong.
+    pub(crate) const fn error(content: String) -> Self {
+        Self { content, parts: Vec::new(), status: "error" }
+    }
 }
 
 impl Success {
@@ -67,14 +88,17 @@ impl Success {
             state_patch: reply.state_patch,
         };
         let column = setup.redaction.meta(&mut meta);
-        Ok(Self { data, message: meta.message, state_patch: meta.state_patch, meta: column, untrusted, state_not_stored: false })
+        let named = NamedData::of(&reply.data).map(Arc::new);
+        Ok(Self { data, named, message: meta.message, state_patch: meta.state_patch, meta: column, untrusted, state_not_stored: false })
     }
 
     /// A stored result, used again. Its patch was applied the first time.
     pub(crate) fn stored(row: &CallRow) -> Self {
         let meta = StoredMeta::of(row);
+        let data = row.response.clone().unwrap_or_else(|| "null".to_owned());
         Self {
-            data: row.response.clone().unwrap_or_else(|| "null".to_owned()),
+            named: NamedData::of_text(&data).map(Arc::new),
+            data,
             untrusted: meta.is_untrusted(),
             message: meta.message,
             state_patch: None,
@@ -183,25 +207,36 @@ impl CallOutcome {
     }
 
     /// For the model: the data itself, or what went wrong and what to do about it.
-    pub(crate) fn for_model(&self, row: &CallRow, limit: ResultLimit) -> (String, &'static str) {
+    pub(crate) fn for_model(&self, row: &CallRow, limit: ResultLimit) -> ModelResult {
         match &self.result {
             Ok(success) => {
-                let data = limit.shown(&success.data, success.message.as_deref(), row);
-                (if success.state_not_stored { with_warning(&data) } else { data }, "success")
+                let named = success.named.as_ref().map(|named| named.text(limit.attachments));
+                let data = limit.shown(named.as_deref().unwrap_or(&success.data), success.message.as_deref(), row);
+                let content = if success.state_not_stored { with_warning(&data) } else { data };
+                let attached = success.named.as_ref().filter(|named| limit.attachments && !named.attachments.is_empty());
+                let parts = attached.map(|named| named.parts(&content)).unwrap_or_default();
+                ModelResult { content, parts, status: "success" }
             }
             Err(failure) => {
                 let mut detail = failure.clone().into_detail(self.attempt).for_readers();
                 if detail.details.as_ref().is_some_and(|details| json!(details).to_string().len() > ERROR_BYTES) {
                     detail.details = None;
                 }
-                (json!({"error": detail}).to_string(), "error")
+                ModelResult::error(json!({"error": detail}).to_string())
             }
         }
     }
 
-    /// The metadata of the message for the model.
-    pub(crate) fn mark(&self, row: &CallRow) -> Option<String> {
-        if self.untrusted { mark(&[UntrustedResult::of(row)]) } else { None }
+    /// The metadata of the message for the model: its pictures and files, and whether strangers wrote it.
+    pub(crate) fn metadata(&self, row: &CallRow, result: &ModelResult) -> Option<String> {
+        let mut metadata = Map::new();
+        if self.untrusted {
+            metadata.insert(UNTRUSTED.to_owned(), json!([UntrustedResult::of(row)]));
+        }
+        if !result.parts.is_empty() {
+            metadata.insert("content".to_owned(), json!(result.parts));
+        }
+        (!metadata.is_empty()).then(|| Value::Object(metadata).to_string())
     }
 
     /// For clients.

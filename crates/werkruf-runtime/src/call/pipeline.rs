@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use werkruf_contract::{CallStatus, Deadline, ErrorCode, Failure, Principal, Scope, ToolContext, Uuid};
+use werkruf_contract::{CallStatus, Deadline, Effect, ErrorCode, Failure, Principal, Runner, Scope, ToolContext, Uuid};
 use werkruf_store::{CallRow, StoreError};
 
 use super::arguments;
@@ -28,6 +28,9 @@ impl CallBatch<'_> {
         for request in requests {
             let mut row = call_row(scope, self.step, self.context, &request);
             row.taint = request.taint.clone().or_else(|| taint.clone());
+            if request.is_of_provider() {
+                (row.runner, row.effect) = (Runner::Provider, Effect::Once);
+            }
             let plan = match self.decide(&request, &mut row, principal.as_ref()).await {
                 Ok(CallPlan::Follow(follower)) if awaits_approval(&prepared, follower.leader_id) => {
                     row.dedupe_of = Some(follower.leader_id);
@@ -48,7 +51,7 @@ impl CallBatch<'_> {
                     row.attempt = 1;
                     row.started_at = Some(row.created_at);
                 }
-                CallPlan::Execute(..) | CallPlan::AwaitApproval(_) => {}
+                CallPlan::Execute(..) | CallPlan::AwaitApproval(_) | CallPlan::Grant => {}
             }
             let slot = request.history_id.map(|id| HistorySlot { id, has_placeholder: false });
             prepared.push(PreparedCall { row, slot, plan });
@@ -59,6 +62,9 @@ impl CallBatch<'_> {
     async fn decide(&self, request: &CallRequest, row: &mut CallRow, principal: Option<&Arc<Principal>>) -> Result<CallPlan, Halt> {
         if let Some(failure) = request.refused.clone() {
             return Err(failure.into());
+        }
+        if request.is_of_provider() {
+            return Ok(self.ask_for_provider(row)?);
         }
         let entry = self.find(&request.name)?;
         row.effect = entry.spec().effect;

@@ -6,7 +6,7 @@ use werkruf_store::{CallEnd, CallRow, CallStart, NewCall, NewMessage, Replacemen
 
 use super::batch::HistorySlot;
 use super::log::log_call;
-use super::outcome::CallOutcome;
+use super::outcome::{CallOutcome, ModelResult};
 use super::request::{Arguments, CallRequest};
 use super::scope::TurnScope;
 use super::span::end_span;
@@ -50,7 +50,7 @@ pub(crate) fn call_row(scope: &TurnScope, step: u32, context: &ToolContext, requ
 }
 
 /// Starts a queued call: durable with the next commit, before it is sent.
-pub(super) fn start(scope: &TurnScope, row: &mut CallRow) {
+pub(crate) fn start(scope: &TurnScope, row: &mut CallRow) {
     let now = scope.clock.now();
     row.status = CallStatus::Running;
     row.started_at = Some(now);
@@ -94,8 +94,9 @@ pub(crate) fn finish_call(
         journal.stage(end);
     }
     if let Some(slot) = slot {
-        let (content, status) = outcome.for_model(row, scope.result_limit);
-        let metadata = outcome.mark(row);
+        let result = outcome.for_model(row, scope.result_limit);
+        let metadata = outcome.metadata(row, &result);
+        let ModelResult { content, status, .. } = result;
         if slot.has_placeholder {
             journal.stage(Replacement { tool_call_id: slot.id.clone(), content, status, metadata });
         } else {

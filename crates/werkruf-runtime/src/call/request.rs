@@ -34,6 +34,11 @@ pub(crate) enum Arguments {
 }
 
 impl CallRequest {
+    /// Whether the provider asks for permission to run the call itself.
+    pub(crate) fn is_of_provider(&self) -> bool {
+        self.kind == CallKind::Mcp
+    }
+
     /// A call without ids of a model's answer.
     pub(crate) const fn new(job_id: Uuid, name: String, arguments: Arguments) -> Self {
         Self {

@@ -6,36 +6,42 @@ use serde::Serialize;
 use werkruf_contract::{BoxFuture, CallStatus, Failure, MODEL_BYTES, Results, StoredResult, Uuid, excerpt};
 use werkruf_store::{CallRow, Records};
 
+use super::attachments::NamedData;
 use crate::stored::{StoredMeta, is_provider_run};
 
 /// The same where the context window is small.
 const LEAST: usize = 1024;
 const HINT: &str = "This is the beginning of the result. The tool read_result returns the rest: pass job_id, and next_offset as offset.";
 
-/// The most bytes of one result that the model of a turn gets whole.
+/// What the model of a turn gets of one result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ResultLimit(usize);
+pub(crate) struct ResultLimit {
+    /// The most bytes that it gets whole.
+    bytes: usize,
+    /// Whether it reads pictures and files.
+    pub(crate) attachments: bool,
+}
 
 impl Default for ResultLimit {
     fn default() -> Self {
-        Self(MODEL_BYTES)
+        Self { bytes: MODEL_BYTES, attachments: true }
     }
 }
 
 impl ResultLimit {
     /// For a context window. Two bytes per token: a token of JSON has three to four bytes, so one result takes about half of the window.
-    pub(crate) fn of(context_tokens: Option<u64>) -> Self {
+    pub(crate) fn of(context_tokens: Option<u64>, attachments: bool) -> Self {
         let window = context_tokens.and_then(|tokens| usize::try_from(tokens).ok()).unwrap_or(usize::MAX);
-        Self(window.saturating_mul(2).clamp(LEAST, MODEL_BYTES))
+        Self { bytes: window.saturating_mul(2).clamp(LEAST, MODEL_BYTES), attachments }
     }
 
     /// What the model gets of a result.
     pub(crate) fn shown(self, data: &str, message: Option<&str>, row: &CallRow) -> String {
-        if data.len() <= self.0 {
+        if data.len() <= self.bytes {
             return data.to_owned();
         }
-        let beginning = excerpt(data, 0, self.0 / 4);
-        let message = message.map(|message| excerpt(message, 0, self.0 / 8));
+        let beginning = excerpt(data, 0, self.bytes / 4);
+        let message = message.map(|message| excerpt(message, 0, self.bytes / 8));
         let next_offset = beginning.len();
         let cut = CutResult { truncated: true, bytes: data.len(), job_id: row.id, next_offset, hint: HINT, message, beginning };
         serde_json::to_string(&cut).unwrap_or_default()
@@ -91,13 +97,16 @@ impl Results for ConversationResults {
             Ok(row.and_then(|row| {
                 // What a provider ran is a web search or a foreign server; its rows have no meta.
                 let untrusted = is_provider_run(&row) || StoredMeta::of(&row).is_untrusted();
-                Some(StoredResult { data: row.response?, tool: row.tool_name, untrusted })
+                let data = row.response?;
+                // The model has read the data with its bytes named, so positions count there.
+                let data = NamedData::of_text(&data).map_or(data, |named| named.data.to_string());
+                Some(StoredResult { data, tool: row.tool_name, untrusted })
             }))
         })
     }
 
     fn model_bytes(&self) -> usize {
-        self.limit.0
+        self.limit.bytes
     }
 }
 
@@ -108,13 +117,13 @@ mod tests {
 
     #[test]
     fn the_limit_follows_the_context_window() {
-        let limit = |tokens| ResultLimit::of(tokens).0;
+        let limit = |tokens| ResultLimit::of(tokens, true).bytes;
         assert_eq!([limit(None), limit(Some(1_000_000)), limit(Some(2000)), limit(Some(10))], [MODEL_BYTES, MODEL_BYTES, 4000, LEAST]);
     }
 
     #[test]
     fn a_large_result_is_shown_as_its_beginning() {
-        let (row, limit) = (once_call(), ResultLimit::of(Some(2000)));
+        let (row, limit) = (once_call(), ResultLimit::of(Some(2000), true));
         let whole = format!("\"{}\"", "x".repeat(3998));
         assert_eq!(limit.shown(&whole, Some("done"), &row), whole);
         let data = format!("[{}]", "\"ä\",".repeat(2000));

@@ -14,7 +14,9 @@ use werkruf_store::{CallRow, NewUsage, StoreError};
 
 use super::approval::stage_approval;
 use super::attempt::attempt;
-use super::batch::{BatchResult, CallBatch, CallPlan, Execution, FinishedCall, HistorySlot, PendingApproval, PreparedCall, WaitingCall};
+use super::batch::{
+    BatchResult, CallBatch, CallPlan, Execution, FinishedCall, GrantedCall, HistorySlot, PendingApproval, PreparedCall, WaitingCall,
+};
 use super::dedupe::approval_pending;
 use super::in_flight::{Follower, Leader};
 use super::outcome::CallOutcome;
@@ -52,7 +54,7 @@ struct Progress<'a> {
 impl CallBatch<'_> {
     /// Runs a batch to its end.
     pub(crate) async fn run(&self, prepared: Vec<PreparedCall>) -> Result<BatchResult, StoreError> {
-        let (mut progress, waiting) = self.sort(prepared);
+        let (mut progress, waiting, granted) = self.sort(prepared);
         loop {
             let waited = self.next_outcomes(&mut progress).await?;
             // The rights were read when the calls were prepared.
@@ -67,7 +69,7 @@ impl CallBatch<'_> {
                 let mut finished = Vec::with_capacity(rows.len());
                 let ended = rows.into_iter().zip(outcomes);
                 finished.extend(ended.filter_map(|((row, slot), outcome)| Some(FinishedCall { row, outcome: outcome?, slot })));
-                return Ok(BatchResult { finished, waiting, state: state.into_changed() });
+                return Ok(BatchResult { finished, waiting, granted, state: state.into_changed() });
             }
             self.scope.journal.commit(CommitPoint::Outcomes).await?;
             for (at, execution, leader) in starting {
@@ -77,7 +79,7 @@ impl CallBatch<'_> {
     }
 
     /// Sorts calls by what happens to them, and starts those that may start.
-    fn sort(&self, prepared: Vec<PreparedCall>) -> (Progress<'_>, Vec<WaitingCall>) {
+    fn sort(&self, prepared: Vec<PreparedCall>) -> (Progress<'_>, Vec<WaitingCall>, Vec<GrantedCall>) {
         let mut progress = Progress {
             rows: Vec::with_capacity(prepared.len()),
             outcomes: Vec::new(),
@@ -87,7 +89,7 @@ impl CallBatch<'_> {
             completed: Vec::new(),
             state: PatchedState::new(self.state),
         };
-        let mut waiting = Vec::new();
+        let (mut waiting, mut granted) = (Vec::new(), Vec::new());
         for PreparedCall { row, slot, plan } in prepared {
             let at = progress.rows.len();
             match plan {
@@ -101,6 +103,10 @@ impl CallBatch<'_> {
                     waiting.push(self.wait(row, slot, *pending));
                     continue;
                 }
+                CallPlan::Grant => {
+                    granted.push(GrantedCall { row, slot });
+                    continue;
+                }
                 CallPlan::Execute(execution, leader) if row.status == CallStatus::Running => {
                     progress.futures.push(self.execute(at, execution, leader).boxed());
                 }
@@ -111,7 +117,10 @@ impl CallBatch<'_> {
             progress.rows.push((row, slot));
         }
         progress.outcomes = vec![None; progress.rows.len()];
-        (progress, waiting)
+        if !waiting.is_empty() {
+            waiting.extend(granted.drain(..).map(GrantedCall::waits));
+        }
+        (progress, waiting, granted)
     }
 
     /// Waits for an outcome, unless a call may start, and takes all that are there. Returns whether it waited.

@@ -26,7 +26,7 @@ pub(super) fn end_span(scope: &TurnScope, row: &CallRow, outcome: &CallOutcome) 
     let call_id = row.call_id.as_deref().map(|id| id.chars().filter(|c| !c.is_control()).take(256).collect());
     attributes.push((names::TOOL_CALL_ID, Attribute::Text(call_id.unwrap_or_else(|| row.id.to_string()))));
     let given = row.request.as_deref().or(row.raw_arguments.as_deref()).unwrap_or_default();
-    let result = || outcome.for_model(row, scope.result_limit).0;
+    let result = || outcome.for_model(row, scope.result_limit).content;
     attributes.extend(trace.text(|| given.to_owned()).map(|text| (names::TOOL_ARGUMENTS, Attribute::Text(text))));
     attributes.extend(trace.text(result).map(|text| (names::TOOL_RESULT, Attribute::Text(text))));
     let span = trace.ended(NewSpan {

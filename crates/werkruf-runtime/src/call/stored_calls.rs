@@ -10,6 +10,7 @@ use super::batch::{CallBatch, CallPlan, HistorySlot, PendingApproval, PreparedCa
 use super::in_flight::Role;
 use super::outcome::{CallOutcome, interrupted};
 use super::tool_usage::lost_attempt;
+use crate::stored::is_provider_request;
 
 /// A stored call that needs an outcome or a result message.
 pub(crate) struct StoredCall<'a> {
@@ -55,6 +56,9 @@ impl CallBatch<'_> {
         }
         if row.status == CallStatus::Running && row.effect == Effect::Once {
             return Err(interrupted().may_have_happened());
+        }
+        if is_provider_request(row) {
+            return self.decide_for_provider(row, approval);
         }
         if let Some(outcome) = self.outcome_of_copied(row, siblings) {
             return Ok(CallPlan::Finished(Box::new(outcome)));
@@ -123,7 +127,7 @@ impl CallBatch<'_> {
         earlier.or_else(|| {
             siblings.iter().filter(|call| call.row.id == copied).find_map(|call| match &call.plan {
                 CallPlan::Finished(outcome) => Some(outcome.shared(now)),
-                CallPlan::Follow(_) | CallPlan::AwaitApproval(_) | CallPlan::Execute(..) => None,
+                CallPlan::Follow(_) | CallPlan::AwaitApproval(_) | CallPlan::Execute(..) | CallPlan::Grant => None,
             })
         })
     }

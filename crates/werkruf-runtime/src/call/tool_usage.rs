@@ -6,6 +6,7 @@ use werkruf_store::{CallRow, NewUsage};
 
 use super::batch::Execution;
 use super::scope::TurnScope;
+use crate::stored::is_provider_run;
 
 /// The row of an attempt that ended just now; `None` where nothing left.
 pub(super) fn attempt_usage(
@@ -24,7 +25,7 @@ pub(super) fn attempt_usage(
 
 /// The row of an attempt that was in progress when an earlier process stopped. Whether it left is not known.
 pub(crate) fn lost_attempt(scope: &TurnScope, row: &CallRow) -> Option<NewUsage> {
-    let entry = scope.setup.registry.find(&row.tool_name).filter(|_| row.dedupe_of.is_none())?;
+    let entry = scope.setup.registry.find(&row.tool_name).filter(|_| row.dedupe_of.is_none() && !is_provider_run(row))?;
     Some(NewUsage { call_id: Some(row.id), started_at: row.started_at, estimated: true, ..priced(scope, entry.spec())? })
 }
 

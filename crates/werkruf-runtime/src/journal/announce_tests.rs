@@ -43,6 +43,7 @@ fn audience(webhooks: Vec<Webhook>, inbound: Option<&Inbound>) -> Audience {
         safety: Default::default(),
         prices: Default::default(),
         four_eyes: true,
+        provider_role: "admin".to_owned(),
         redaction: Default::default(),
         log_arguments: false,
         alerts: Default::default(),

@@ -23,6 +23,8 @@ pub(crate) enum CommitPoint {
     Retry,
     /// The provider started or finished a call of its own.
     ProviderItem,
+    /// Approvals for the provider are about to leave with a model request.
+    Granted,
     /// An answer broke off: text that was shown is taken back.
     AbandonedAnswer,
     /// A budget counts the next model request: what is staged, and the reservation, before the request leaves.

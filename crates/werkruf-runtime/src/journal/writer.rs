@@ -200,6 +200,7 @@ impl Journal {
             CommitPoint::CaughtUp => crash::point("caught_up"),
             CommitPoint::End => crash::point("after_d"),
             CommitPoint::Retry
+            | CommitPoint::Granted
             | CommitPoint::ProviderItem
             | CommitPoint::AbandonedAnswer
             | CommitPoint::Reservation

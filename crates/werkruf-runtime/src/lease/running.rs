@@ -102,6 +102,16 @@ impl RunningTurn {
         self.calls().get(&job_id).map(|call| call.cancel.raise()).is_some()
     }
 
+    /// Cancels one call, unless it was sent and must not be repeated; false when it goes on, and `None` when it does not run here.
+    pub(crate) fn cancel_unsent_call(&self, job_id: Uuid) -> Option<bool> {
+        let calls = self.calls();
+        let call = calls.get(&job_id)?;
+        if !call.must_end {
+            call.cancel.raise();
+        }
+        Some(!call.must_end)
+    }
+
     /// A call that must not be repeated is about to be sent; false when it is canceled already.
     pub(crate) fn must_end(&self, job_id: Uuid) -> bool {
         let mut calls = self.calls();

@@ -13,7 +13,7 @@ use werkruf_store::{
 
 use super::close::Closing;
 use super::leftover::{Leftover, history_id};
-use crate::call::{CallOutcome, ResultLimit};
+use crate::call::{CallOutcome, ModelResult, ResultLimit};
 use crate::channel::{Inbound, OutboxBody, ReplyTo};
 use crate::journal::{new_row, to_person};
 use crate::stored::json as to_json;
@@ -54,11 +54,12 @@ impl RecoveryCloser {
             let place = ids.iter().position(|known| known.as_ref() == Some(&id));
             let outcome = place.and_then(|place| Some((outcomes.get(place)?, leftover.calls.get(place)?)));
             // A call without a row is one that the client was to run.
-            let (content, status) = outcome.map_or_else(
-                || (json!({"error": {"code": error.code, "message": error.message}}).to_string(), "error"),
+            let shown = outcome.map_or_else(
+                || ModelResult::error(json!({"error": {"code": error.code, "message": error.message}}).to_string()),
                 |(outcome, row)| outcome.for_model(row, ResultLimit::default()),
             );
-            let metadata = place.and_then(|place| outcomes.get(place)?.mark(leftover.calls.get(place)?));
+            let metadata = outcome.and_then(|(outcome, row)| outcome.metadata(row, &shown));
+            let ModelResult { content, status, .. } = shown;
             if result.is_some() {
                 write.replacements.push(Replacement { tool_call_id: id, content, status, metadata });
             } else {

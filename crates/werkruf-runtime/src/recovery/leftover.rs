@@ -7,7 +7,7 @@ use werkruf_llm::{HistoryCall, is_search_action};
 use werkruf_store::{ApprovalRow, CallRow, MessageRow, TurnRow};
 
 use crate::call::{CallOutcome, FinishedCall, HistorySlot, StoredCall};
-use crate::stored::is_provider_run;
+use crate::stored::{is_provider_request, is_provider_run};
 
 /// Takeovers without a committed step in between, after which a turn counts as one that kills its process.
 const POISON_TAKEOVERS: u32 = 3;
@@ -34,7 +34,7 @@ impl Leftover {
     pub(super) fn sorted(&self) -> (Vec<FinishedCall>, Vec<StoredCall<'_>>) {
         let history_calls = self.steps().concat();
         let (mut open, mut finished) = (Vec::new(), Vec::new());
-        for row in self.calls.iter().filter(|call| !is_provider_run(call)).cloned() {
+        for row in self.calls.iter().filter(|call| has_result(call)).cloned() {
             let id = history_id(&row, &history_calls);
             let result = id.as_deref().and_then(|id| self.result(id));
             let has_placeholder = result.is_some_and(|result| result.status.as_deref() == Some("pending"));
@@ -79,13 +79,18 @@ impl Leftover {
 
     /// The provider's own calls that were open when the answer broke off.
     pub(super) fn open_provider_items(&self) -> impl Iterator<Item = &CallRow> {
-        self.calls.iter().filter(|row| is_provider_run(row) && !row.status.is_terminal())
+        self.calls.iter().filter(|row| !has_result(row) && !row.status.is_terminal())
     }
 
     /// The web searches that the provider had begun for the answer that broke off.
     pub(super) fn begun_searches(&self) -> u32 {
         let open = self.calls.iter().filter(|row| is_provider_run(row) && row.kind == CallKind::WebSearch && row.step > self.turn.step);
         u32::try_from(open.filter(|row| is_search_action(row.raw_arguments.as_deref())).count()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether an approval for the provider may have left: then text of its answer may have been published.
+    pub(super) fn may_have_granted(&self) -> bool {
+        self.calls.iter().any(|row| is_provider_request(row) && row.status == CallStatus::Running)
     }
 
     /// The text of the turn's answers so far.
@@ -107,5 +112,11 @@ impl Leftover {
 pub(super) fn history_id(call: &CallRow, step: &[HistoryCall]) -> Option<String> {
     let known = |id: &str| step.iter().any(|stored| stored.id == id);
     let own = format!("call_{}", call.id);
-    if known(&own) { Some(own) } else { call.call_id.clone().filter(|id| known(id)) }
+    let wire = if is_provider_request(call) { &call.item_id } else { &call.call_id };
+    if known(&own) { Some(own) } else { wire.clone().filter(|id| known(id)) }
+}
+
+/// Whether the history has a result of the call. What the provider runs without asking is a part of its answer.
+fn has_result(call: &CallRow) -> bool {
+    !is_provider_run(call) || is_provider_request(call)
 }

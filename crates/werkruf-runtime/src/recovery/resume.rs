@@ -68,12 +68,12 @@ async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Sto
         let text = left.texts().last().copied().unwrap_or_default().to_owned();
         (!client_calls.is_empty()).then(|| Reply { text, calls: client_calls.clone(), ..Reply::default() })
     };
+    if client_calls.is_empty() && (open.is_empty() || left.may_have_granted()) {
+        // Some text of the lost request may have been published.
+        let step = turn.progress.step.max(left.turn.step + 1);
+        scope.journal.stage_event(EventType::AssistantReset, &AssistantReset { step, turn_id: scope.turn_id });
+    }
     if open.is_empty() {
-        if client_calls.is_empty() {
-            // Some text of the lost request may have been published.
-            let step = turn.progress.step.max(left.turn.step + 1);
-            scope.journal.stage_event(EventType::AssistantReset, &AssistantReset { step, turn_id: scope.turn_id });
-        }
         scope.journal.commit(CommitPoint::Takeover).await?;
         return Ok(reply());
     }
@@ -93,6 +93,7 @@ async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Sto
     if let Some(state) = result.state {
         turn.state = Arc::new(state);
     }
+    turn.progress.provider_items.granted.add(result.granted, &result.finished);
     turn.progress.finished.extend(result.finished);
     if let Some(reply) = reply() {
         return Ok(Some(reply));

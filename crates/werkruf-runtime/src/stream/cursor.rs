@@ -87,6 +87,6 @@ pub(super) fn whole_text(partial: &PartialAnswer, end: &LiveEvent) -> Option<Liv
 /// A text as the event that replaces what a subscriber has of its step.
 pub(super) fn snapshot(partial: PartialAnswer) -> LiveEvent {
     let PartialAnswer { turn_id, step, content } = partial;
-    let data = Arc::from(json(&AssistantSnapshot { content, step, turn_id }));
+    let data = Arc::from(json(&AssistantSnapshot::text(content, step, turn_id)));
     LiveEvent { seq: None, kind: EventType::AssistantSnapshot, turn_id, data, at: None }
 }

@@ -4,14 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::json;
-use werkruf_contract::{AssistantSnapshot, ClientCall, ErrorCode, EventType, Failure, FinishReason, TurnStatus};
+use werkruf_contract::{AssistantSnapshot, CallKind, ClientCall, ErrorCode, EventType, Failure, FinishReason, Runner, TurnStatus};
 use werkruf_llm::history_formats::column;
 use werkruf_llm::{Answer, HistoryCall, Message, ToolCall};
 use werkruf_store::{NewMessage, StoreError, TurnChange};
 
 use super::end::{assistant_message, assistant_metadata};
 use super::state::{Limit, REPEATS, Stop, Turn, text_tokens};
-use crate::call::{Arguments, CallBatch, CallRequest, TurnScope, announce, await_approvals, stage_approval};
+use crate::call::{Arguments, CallBatch, CallRequest, FinishedCall, TurnScope, announce, await_approvals, stage_approval};
+use crate::client_request::ClientRequest;
 use crate::journal::CommitPoint;
 use crate::taint::UntrustedResult;
 
@@ -87,7 +88,7 @@ impl Turn {
     fn sort_calls(&mut self, answer: &Answer, used_ids: &[String]) -> SortedCalls {
         let messages = Arc::clone(&self.messages);
         let mut used: HashSet<&str> = used_ids.iter().map(String::as_str).collect();
-        if answer.calls.iter().any(|call| call.call_id.is_some()) {
+        if answer.calls.iter().any(|call| call.pairing_id().is_some()) {
             used.extend(messages.iter().filter_map(|message| match message {
                 Message::Tool { call_id, .. } => Some(call_id.as_str()),
                 Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => None,
@@ -97,18 +98,22 @@ impl Turn {
         let mut sorted = SortedCalls { history: Vec::with_capacity(answer.calls.len()), server: Vec::new(), client: Vec::new() };
         for (at, call) in answer.calls.iter().enumerate() {
             let job_id = self.scope.clock.new_id();
-            let wire = call.call_id.as_deref().filter(|id| !id.is_empty());
-            let id = match wire {
+            let id = match call.pairing_id() {
                 Some(id) if used.insert(id) => id.to_owned(),
                 Some(_) | None => format!("call_{job_id}"),
             };
-            let (name, arguments) = (call.name.clone(), call.arguments.clone());
+            let name = call.name.clone();
+            let arguments = match call.is_approval_request() {
+                true => self.scope.setup.redaction.text(&call.arguments),
+                false => call.arguments.clone(),
+            };
             sorted.history.push(HistoryCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() });
-            if self.is_client_tool(&call.name) && at < self.scope.limits.calls_per_step {
+            if self.is_client_call(call) && at < self.scope.limits.calls_per_step {
                 sorted.client.push(ClientCall { id, name, arguments });
                 continue;
             }
-            let refused = self.refused(at, call, &mut repeated);
+            let refused = self.over_clients_limit(call, &sorted.server).or_else(|| self.refused(at, call, &mut repeated));
+            let refused = refused.or_else(|| self.unanswerable(answer, call));
             sorted.server.push(CallRequest {
                 kind: call.kind,
                 item_id: call.item_id.clone(),
@@ -123,8 +128,28 @@ impl Turn {
         sorted
     }
 
-    fn is_client_tool(&self, name: &str) -> bool {
-        self.client.as_ref().is_some_and(|client| client.tools.iter().any(|tool| tool.name == name))
+    fn is_client_call(&self, call: &ToolCall) -> bool {
+        let is_tool = |client: &Arc<ClientRequest>| client.tools.iter().any(|tool| tool.name == call.name);
+        !call.is_approval_request() && self.client.as_ref().is_some_and(is_tool)
+    }
+
+    /// Why nobody is asked about a call that the provider wants to run: the request to answer is not known, or the turn ends with calls for the
+    /// client before an answer could leave.
+    fn unanswerable(&self, answer: &Answer, call: &ToolCall) -> Option<Failure> {
+        let answerable = call.item_id.is_some() && answer.carry.is_some() && !answer.calls.iter().any(|call| self.is_client_call(call));
+        let refused = call.is_approval_request() && !answerable;
+        refused.then(|| Failure::upstream(ErrorCode::ProviderCallNotRun, "").nothing_happened())
+    }
+
+    /// A client may limit the calls of the server's tools in one turn. Calls that were refused do not count.
+    fn over_clients_limit(&self, call: &ToolCall, of_step: &[CallRequest]) -> Option<Failure> {
+        let most = self.client.as_ref().filter(|_| !call.is_approval_request())?.max_tool_calls?;
+        let was_made =
+            |call: &&FinishedCall| call.row.runner == Runner::Server && (call.outcome.result.is_ok() || call.outcome.attempt > 0);
+        let is_made = |call: &&CallRequest| call.refused.is_none() && call.kind != CallKind::Mcp;
+        let made = self.progress.finished.iter().filter(was_made).count() + of_step.iter().filter(is_made).count();
+        let message = format!("The client allows {most} calls, and all of them were made. Answer with what you have.");
+        (made >= usize::try_from(most).unwrap_or(usize::MAX)).then(|| Failure::validation(ErrorCode::TooManyCalls, message))
     }
 
     /// Why a call is refused before the pipeline.
@@ -135,7 +160,8 @@ impl Turn {
             return Some(Failure::validation(ErrorCode::TooManyCalls, message));
         }
         // A tool that this assistant does not have is refused even if it exists.
-        if !self.offer.definitions.iter().any(|tool| tool.name == call.name)
+        if !call.is_approval_request()
+            && !self.offer.definitions.iter().any(|tool| tool.name == call.name)
             && self.scope.setup.registry.find_for(self.scope.caller.principal.tenant(), &call.name).is_some()
         {
             return Some(Failure::validation(ErrorCode::UnknownTool, "You were not given this tool. Use only the tools you were given."));
@@ -145,7 +171,7 @@ impl Turn {
 
     /// Ids that the conversation has used outside the messages of this turn's history; those need no look-up.
     async fn used_call_ids(&self, calls: &[ToolCall]) -> Result<Vec<String>, StoreError> {
-        let ids: Vec<String> = calls.iter().filter_map(|call| call.call_id.clone()).collect();
+        let ids: Vec<String> = calls.iter().filter_map(|call| call.pairing_id().map(str::to_owned)).collect();
         match self.scope.conversation_id {
             Some(conversation_id) if self.trimmed && !ids.is_empty() => {
                 self.scope.turns.taken_call_ids(self.scope.tenant_id(), conversation_id, ids).await
@@ -176,11 +202,12 @@ impl Turn {
 fn stage_answer(scope: &TurnScope, answer: &Answer, calls: &[HistoryCall], step: u32, untrusted: &[UntrustedResult]) {
     let journal = &scope.journal;
     let tokens = answer.usage.map(text_tokens);
-    let metadata = assistant_metadata(answer.carry.as_ref(), FinishReason::Stop, untrusted);
+    let metadata = assistant_metadata(answer.carry.as_ref(), FinishReason::Stop, untrusted, &answer.annotations);
     journal.stage(assistant_message(scope, &answer.text, Some(column(calls)), metadata, tokens));
     journal.stage(TurnChange { status: TurnStatus::Acting, step, error: None, message: None, transcript_digest: None });
     if !answer.text.is_empty() {
-        let snapshot = AssistantSnapshot { content: answer.text.clone(), step, turn_id: scope.turn_id };
+        let annotations = answer.annotations.clone();
+        let snapshot = AssistantSnapshot { content: answer.text.clone(), step, turn_id: scope.turn_id, annotations };
         journal.stage_event(EventType::AssistantSnapshot, &snapshot);
     }
 }

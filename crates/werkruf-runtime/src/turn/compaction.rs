@@ -10,7 +10,7 @@ use std::time::Duration;
 use werkruf_llm::{Message, ModelRequest, ToolChoice, count_tokens};
 use werkruf_store::Summary;
 
-use super::history::{Origin, estimated, first_within, untrusted_results};
+use super::history::{Origin, attached_tokens, estimated, first_within, untrusted_results};
 use super::state::{Stop, Turn};
 use crate::assistant::Compaction;
 use crate::journal::{Change, CommitPoint, Journal};
@@ -182,8 +182,9 @@ impl Fitting {
         let guess = known.map_or(0, |known| estimated(&Message::user(known.text.as_str())));
         let Some(tokens) = count_tokens(texts).await else { return guess };
         for (at, tokens) in unknown.iter().zip(&tokens) {
-            self.sizes[*at] = *tokens;
-            if let Some((id, tokens)) = self.origins[*at].id.zip(i64::try_from(*tokens).ok()) {
+            let tokens = tokens.saturating_add(attached_tokens(&self.messages[*at]));
+            self.sizes[*at] = tokens;
+            if let Some((id, tokens)) = self.origins[*at].id.zip(i64::try_from(tokens).ok()) {
                 journal.stage(Change::TokenCount(id, tokens));
             }
         }

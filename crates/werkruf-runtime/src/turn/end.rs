@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use werkruf_contract::{
-    AssistantSnapshot, CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType, TurnError,
-    TurnStatus, Uuid,
+    Annotation, AssistantSnapshot, CallStatus, ChatMessage, ErrorCode, ErrorEvent, EventType, FinishReason, Texts, ToolErrorType,
+    TurnError, TurnStatus, Uuid,
 };
 use werkruf_llm::Message;
 use werkruf_store::{NewMessage, StoreError, TurnChange};
@@ -14,7 +14,7 @@ use super::state::{Limit, Reply, Stop, Turn};
 use crate::answer_format::AnswerFormat;
 use crate::call::{TurnScope, log_turn};
 use crate::journal::{CommitPoint, Event};
-use crate::stored::{StoredFinal, json};
+use crate::stored::{StoredFinal, is_provider_run, json, object};
 use crate::taint::UntrustedResult;
 use crate::transcript_digest::digest_after_answer;
 
@@ -23,11 +23,13 @@ impl Turn {
     pub(crate) async fn end(mut self: Box<Self>, ended: Result<Reply, Stop>) -> Result<(), StoreError> {
         let scope = Arc::clone(&self.scope);
         let canceled = matches!(ended, Err(Stop::Canceled(_)));
+        let untrusted = self.progress.provider_items.untrusted_so_far();
         match &ended {
             Err(Stop::AwaitingApproval) => return Ok(()),
             Ok(_) | Err(_) => {
                 let status = if canceled { CallStatus::Canceled } else { CallStatus::Failed };
                 self.progress.provider_items.abort(&scope, status);
+                self.progress.provider_items.granted.abort(&scope, status);
             }
         }
         let step = self.progress.step;
@@ -39,7 +41,7 @@ impl Turn {
             }
             Err(Stop::Canceled(said)) => {
                 if scope.running.is_left() {
-                    self.keep_said(&said);
+                    self.keep_said(&said, &untrusted);
                 }
                 (TurnStatus::Canceled, Some(canceled_error(&scope.error_texts)))
             }
@@ -59,15 +61,18 @@ impl Turn {
         Ok(())
     }
 
-    /// The client left in the middle of an answer: what it has read of it stays in the conversation.
-    fn keep_said(&self, said: &str) {
+    /// The client left in the middle of an answer: what it has read of it stays in the conversation, marked where the provider has read of strangers.
+    fn keep_said(&self, said: &str, untrusted: &[UntrustedResult]) {
         if said.is_empty() {
             return;
         }
         let (scope, step) = (&self.scope, self.progress.step + 1);
-        let metadata = json!({"canceled": true}).to_string();
-        scope.journal.stage(assistant_message(scope, said, None, Some(metadata), None));
-        let snapshot = AssistantSnapshot { content: said.to_owned(), step, turn_id: scope.turn_id };
+        let mut metadata = object(json!({"canceled": true}));
+        if !untrusted.is_empty() {
+            metadata.insert("untrusted".to_owned(), json!(untrusted));
+        }
+        scope.journal.stage(assistant_message(scope, said, None, Some(Value::Object(metadata).to_string()), None));
+        let snapshot = AssistantSnapshot::text(said.to_owned(), step, scope.turn_id);
         scope.journal.stage_event(EventType::AssistantSnapshot, &snapshot);
     }
 
@@ -84,9 +89,9 @@ impl Turn {
 
     fn complete(&self, reply: Reply) {
         let scope = &self.scope;
-        let Reply { text, calls, carry, finish, tokens, untrusted } = reply;
+        let Reply { text, annotations, calls, carry, finish, tokens, untrusted } = reply;
         if calls.is_empty() {
-            let metadata = assistant_metadata(carry.as_ref(), finish, &untrusted);
+            let metadata = assistant_metadata(carry.as_ref(), finish, &untrusted, &annotations);
             scope.journal.stage(assistant_message(scope, &text, None, metadata, tokens));
         }
         let ids: Vec<&str> = calls.iter().map(|call| call.id.as_str()).collect();
@@ -101,20 +106,26 @@ impl Turn {
             turn_id: scope.turn_id,
             created: self.created,
             status: TurnStatus::Completed,
-            message: ChatMessage { role: "assistant".to_owned(), content: text },
+            message: ChatMessage { annotations, ..ChatMessage::assistant(text) },
             client_calls: calls,
             finish_reason: finish,
             usage: scope.used(),
         };
-        let results = self.progress.finished.iter().map(|call| call.outcome.call_result(&call.row)).collect();
+        let own = self.progress.finished.iter().filter(|call| !is_provider_run(&call.row));
+        let results = own.map(|call| call.outcome.call_result(&call.row)).collect();
         let row = json(&stored);
         scope.journal.stage(Event::with_row(EventType::Final, row, &stored.complete((*self.state).clone(), results)));
     }
 }
 
-/// What is kept with an answer: what its provider wants to receive again, why it ended (events are deleted after a while), and what the provider
-/// read of strangers.
-pub(super) fn assistant_metadata(carry: Option<&Value>, finish: FinishReason, untrusted: &[UntrustedResult]) -> Option<String> {
+/// What is kept with an answer: what its provider wants to receive again, why it ended and what its text refers to (events are deleted after a
+/// while), and what the provider read of strangers.
+pub(super) fn assistant_metadata(
+    carry: Option<&Value>,
+    finish: FinishReason,
+    untrusted: &[UntrustedResult],
+    annotations: &[Annotation],
+) -> Option<String> {
     let mut metadata = Map::new();
     if let Some(carry) = carry {
         metadata.insert("carry".to_owned(), carry.clone());
@@ -124,6 +135,9 @@ pub(super) fn assistant_metadata(carry: Option<&Value>, finish: FinishReason, un
     }
     if !untrusted.is_empty() {
         metadata.insert("untrusted".to_owned(), json!(untrusted));
+    }
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), json!(annotations));
     }
     (!metadata.is_empty()).then(|| Value::Object(metadata).to_string())
 }

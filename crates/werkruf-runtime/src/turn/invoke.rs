@@ -364,7 +364,7 @@ fn stage_success(scope: &TurnScope, message: Option<String>) {
             turn_id: scope.turn_id,
             created: false,
             status,
-            message: ChatMessage { role: "assistant".to_owned(), content: message.unwrap_or_default() },
+            message: ChatMessage::assistant(message.unwrap_or_default()),
             client_calls: Vec::new(),
             finish_reason: FinishReason::default(),
             usage: Usage::default(),

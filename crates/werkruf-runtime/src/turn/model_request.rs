@@ -49,14 +49,14 @@ impl Received<'_> {
 impl TurnRequest<'_> {
     /// Sends until there is an answer. Staged outcomes are committed while the first request is on its way, and before anything of its answer
     /// is used.
-    pub(super) async fn send(&self, usage: &mut Vec<NewUsage>, items: &mut ProviderItems) -> Result<Answer, Stop> {
+    pub(super) async fn send(&mut self, usage: &mut Vec<NewUsage>, items: &mut ProviderItems) -> Result<Answer, Stop> {
         let mut held = Held::of(self.scope);
         let answered = self.send_until_answered(usage, items, &mut held).await;
         held.give_back(self.scope);
         answered
     }
 
-    async fn send_until_answered(&self, usage: &mut Vec<NewUsage>, items: &mut ProviderItems, held: &mut Held) -> Result<Answer, Stop> {
+    async fn send_until_answered(&mut self, usage: &mut Vec<NewUsage>, items: &mut ProviderItems, held: &mut Held) -> Result<Answer, Stop> {
         let journal = &self.scope.journal;
         let mut sent = 0;
         loop {
@@ -69,17 +69,24 @@ impl TurnRequest<'_> {
                 // Boxed: few requests need it.
                 Box::pin(self.departing().reserve(held)).await?;
             }
+            if items.granted.stage_starts(self.scope) {
+                journal.commit(CommitPoint::Granted).await?;
+            }
             let sending = Sending::default();
             let opened = match journal.commit_while(self.in_time(self.open(&sending, held.limited(&self.request)))).await? {
                 Ok(opened) => opened,
                 Err(stop) => {
                     // A request that waits at the gate was not sent.
                     if sending.is_started() {
+                        items.granted.note_sent();
                         self.record(usage, self.settle(held, &sending, &Settlement::Aborted { received: "" }), held);
                     }
                     return Err(stop);
                 }
             };
+            if opened.as_ref().err().is_none_or(ModelError::may_have_acted) {
+                items.granted.note_sent();
+            }
             let mut received = Received { text: String::new(), items: &mut *items, searches: BTreeSet::new() };
             let error = match opened {
                 Ok((stream, _admission)) => match self.receive(stream, &sending, &mut received).await {
@@ -109,6 +116,11 @@ impl TurnRequest<'_> {
             }
             Box::pin(self.abandon(received)).await?;
             self.pause(sent, &error).await?;
+            items.granted.forget_items();
+            if items.granted.give_up_sent(self.scope) {
+                self.request.approvals = items.granted.answers();
+            }
+            items.granted.put_results(&mut self.request.messages);
             self.scope.models.metrics.tried_again(Retried::Model, 1);
         }
     }

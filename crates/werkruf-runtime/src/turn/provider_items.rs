@@ -1,17 +1,19 @@
-//! Calls that the provider runs itself (web searches, MCP calls), recorded like our own while they happen. Nothing of them is sent by us.
+//! Calls that the provider runs itself (web searches, MCP calls), recorded like our own while they happen. Nothing of them is sent by us; those for
+//! which the provider asked before are in `granted_calls`.
 //!
 //! Invariants: clients learn of such a call only after its row is durable. Every row ends: with its item, with the answer, or when the answer is
 //! abandoned. A position belongs to one answer, so an abandoned answer that has rows keeps its step, and the next answer gets another one.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use werkruf_contract::{CallStatus, ErrorCode, Failure, Runner, ToolContext, ToolErrorType};
 use werkruf_llm::{Answer, ProviderItem};
 use werkruf_store::{CallRow, ProviderCallUpdate};
 
+use super::granted_calls::GrantedCalls;
+use super::provider_outcome::{outcome, output};
 use crate::call::{
-    Arguments, CallOutcome, CallRequest, Success, TurnScope, announce, apply_outcome, call_row, display_name, finish_call, stage_outcome,
+    Arguments, CallOutcome, CallRequest, TurnScope, announce, apply_outcome, call_row, display_name, finish_call, stage_outcome,
 };
-use crate::stored::object;
 use crate::taint::UntrustedResult;
 
 /// The provider's calls of the answer that is being received.
@@ -19,6 +21,8 @@ use crate::taint::UntrustedResult;
 pub(crate) struct ProviderItems {
     rows: Vec<CallRow>,
     abandoned_steps: u32,
+    /// Calls for which the provider had asked before.
+    pub(crate) granted: GrantedCalls,
 }
 
 impl ProviderItems {
@@ -51,7 +55,7 @@ impl ProviderItems {
 
     /// Stages the start of an item; false where it is not a call, or is known.
     pub(super) fn start(&mut self, scope: &TurnScope, step: u32, context: &ToolContext, item: &ProviderItem) -> bool {
-        if self.rows.iter().any(|row| row.output_index == item.output_index) {
+        if self.rows.iter().any(|row| row.output_index == item.output_index) || self.granted.may_be(item) {
             return false;
         }
         let Some(row) = running_row(scope, step, context, &scope.setup.redaction.provider_item(item)) else { return false };
@@ -63,14 +67,18 @@ impl ProviderItems {
 
     /// Stages the end of an item; false where no start was recorded.
     pub(super) fn finish(&mut self, scope: &TurnScope, item: &ProviderItem) -> bool {
+        let item = scope.setup.redaction.provider_item(item);
+        if self.granted.finish(scope, &item) {
+            return true;
+        }
         let row = self.rows.iter_mut().find(|row| row.output_index == item.output_index && !row.status.is_terminal());
-        row.map(|row| finish_row(scope, row, &scope.setup.redaction.provider_item(item))).is_some()
+        row.map(|row| finish_row(scope, row, &item)).is_some()
     }
 
     /// The answer is complete: stages what it says of the provider's calls, also of those that were not announced.
     pub(super) fn settle(&mut self, scope: &TurnScope, step: u32, context: &ToolContext, answer: &Answer) {
         let redaction = &scope.setup.redaction;
-        for item in &answer.items {
+        for item in answer.items.iter().filter(|item| self.granted.row_of(item.output_index).is_none()) {
             match self.rows.iter_mut().find(|row| row.output_index == item.output_index) {
                 Some(row) if row.status.is_terminal() => {}
                 Some(row) => finish_row(scope, row, &redaction.provider_item(item)),
@@ -92,9 +100,15 @@ impl ProviderItems {
     /// What the provider did for this answer. It reads the web, or other servers, while the model writes: so also the calls that the answer
     /// requests are made after it.
     pub(super) fn untrusted(&self, answer: &Answer) -> Vec<UntrustedResult> {
-        let row_of = |item: &ProviderItem| self.rows.iter().find(|row| row.output_index == item.output_index).map(|row| row.id);
+        let of_answer = |item: &ProviderItem| self.rows.iter().find(|row| row.output_index == item.output_index).map(|row| row.id);
+        let row_of = |item: &ProviderItem| of_answer(item).or_else(|| self.granted.row_of(item.output_index));
         let ran = answer.items.iter().filter(|item| item.call_kind().is_some());
         ran.map(|item| UntrustedResult { tool: display_name(&name(item)), job_id: row_of(item) }).collect()
+    }
+
+    /// What the provider did so far for an answer that is not complete.
+    pub(super) fn untrusted_so_far(&self) -> Vec<UntrustedResult> {
+        self.rows.iter().map(UntrustedResult::of).chain(self.granted.untrusted_so_far()).collect()
     }
 
     /// Ends the rows that are still open.
@@ -158,27 +172,4 @@ fn finish_row(scope: &TurnScope, row: &mut CallRow, item: &ProviderItem) {
     end.response = output(item);
     finish_call(scope, row, None, &outcome, end, None);
     row.status = outcome.status;
-}
-
-/// The output as it came, also of a call that failed.
-fn output(item: &ProviderItem) -> Option<String> {
-    item.output.as_ref().map(Value::to_string)
-}
-
-fn outcome(scope: &TurnScope, item: &ProviderItem) -> CallOutcome {
-    let result = if item.succeeded() {
-        Ok(Success {
-            data: output(item).unwrap_or_default(),
-            message: None,
-            state_patch: None,
-            meta: None,
-            untrusted: true,
-            state_not_stored: false,
-        })
-    } else {
-        let details = object(json!({"status": item.status, "error": item.error}));
-        Err(Failure::new(ToolErrorType::Upstream, ErrorCode::ProviderCallFailed, "The provider's own call failed.").with_details(details))
-    };
-    let status = if result.is_ok() { CallStatus::Succeeded } else { CallStatus::Failed };
-    CallOutcome { status, result, attempt: 1, cache_hit: false, finished_at: scope.clock.now(), untrusted: true }
 }

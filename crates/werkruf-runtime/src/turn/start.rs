@@ -151,7 +151,7 @@ impl StoredTurn {
         scope.debug = message.debug;
         scope.texts = Texts::of(&locale);
         scope.error_texts = error_texts(message, &locale);
-        scope.result_limit = ResultLimit::of(assistant.context_tokens);
+        scope.result_limit = ResultLimit::of(assistant.context_tokens, assistant.pictures);
         scope.spender.assistant = Some(self.assistant.clone());
         scope.tokens = Arc::new(TurnTokens::new(context.budget_tokens));
         if let Some(reservation) = self.reservation.clone() {

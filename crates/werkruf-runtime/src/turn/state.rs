@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use serde_json::{Map, Value};
-use werkruf_contract::{ClientCall, ErrorCode, FinishReason, State, Texts, ToolContext, ToolErrorType, TurnError};
+use werkruf_contract::{Annotation, ClientCall, ErrorCode, FinishReason, State, Texts, ToolContext, ToolErrorType, TurnError};
 use werkruf_llm::{Answer, Message, TokenUsage};
 use werkruf_store::StoreError;
 
@@ -118,6 +118,8 @@ impl Limit {
 #[derive(Default)]
 pub(crate) struct Reply {
     pub(crate) text: String,
+    /// What the text refers to.
+    pub(crate) annotations: Vec<Annotation>,
     /// Calls for the client to run; their assistant message is written already.
     pub(crate) calls: Vec<ClientCall>,
     /// What the provider wants to receive again with the text.
@@ -138,7 +140,10 @@ impl Reply {
     /// A model's answer. Its text may be a refusal.
     pub(super) fn answer(answer: Answer, is_refusal: bool, untrusted: Vec<UntrustedResult>) -> Self {
         let finish = if is_refusal { FinishReason::Refusal } else { answer.finish_reason() };
-        Self { text: answer.text, calls: Vec::new(), carry: answer.carry, finish, tokens: answer.usage.map(text_tokens), untrusted }
+        // A refusal has taken the place of the annotated text.
+        let annotations = if is_refusal { Vec::new() } else { answer.annotations };
+        let (carry, tokens) = (answer.carry, answer.usage.map(text_tokens));
+        Self { text: answer.text, annotations, calls: Vec::new(), carry, finish, tokens, untrusted }
     }
 }
 

@@ -6,15 +6,16 @@ use std::time::Duration;
 use serde_json::json;
 use werkruf_contract::{AssistantToken, ErrorCode, FinishReason, State, ToolErrorType, TurnError};
 use werkruf_llm::{Answer, HistoryCall, Message, ModelRequest, ToolChoice};
-use werkruf_store::crash;
+use werkruf_store::{NewUsage, crash};
 
 use super::calls::StepResult;
 use super::client_loop::ends_in_loop;
 use super::end::unknown_user_error;
 use super::model_request::TurnRequest;
+use super::provider_items::ProviderItems;
 use super::state::{Limit, REPEATS, Reply, Stop, Turn};
 use crate::answer_format::AnswerFormat;
-use crate::call::{FinishedCall, is_cut};
+use crate::call::{FinishedCall, ModelResult, is_cut};
 use crate::client_request::ClientChoice;
 use crate::stored::object;
 use crate::taint::UntrustedResult;
@@ -89,7 +90,7 @@ impl Turn {
             if self.progress.limit.is_some() || cut || answer.calls.is_empty() {
                 return self.last_step(answer, cut);
             }
-            let text = answer.text.clone();
+            let (text, annotations) = (answer.text.clone(), answer.annotations.clone());
             // Boxed: its memory is not needed while the model is waited for.
             let StepResult { first_call, client_calls } = Box::pin(self.run_calls(answer)).await?;
             crash::point("between_rounds");
@@ -97,7 +98,7 @@ impl Turn {
                 return Err(Stop::Canceled(String::new()));
             }
             if !client_calls.is_empty() {
-                return Ok(Reply { text, calls: client_calls, ..Reply::default() });
+                return Ok(Reply { text, annotations, calls: client_calls, ..Reply::default() });
             }
             if let Some(text) = self.direct_answer(first_call) {
                 return Ok(self.tool_reply(text));
@@ -176,7 +177,26 @@ impl Turn {
 
     async fn request_answer(&mut self) -> Result<Answer, Stop> {
         let (mut usage, mut items) = (Vec::new(), std::mem::take(&mut self.progress.provider_items));
-        let answered = self.model_request().send(&mut usage, &mut items).await;
+        items.granted.forget_items();
+        // An earlier request ran out of time with them.
+        items.granted.give_up_sent(&self.scope);
+        let (provider, model) = (self.scope.models.gate.chat_provider(), self.assistant.model.as_deref());
+        items.granted.end_unreachable(&self.scope, &self.messages, |carry| provider.takes_answer(model, carry));
+        items.granted.put_results(&mut self.messages);
+        if !self.scope.result_limit.attachments {
+            self.drop_attachments();
+        }
+        let mut answered = self.send_request(&mut usage, &mut items).await;
+        // A picture of a tool would make the conversation unusable: it is in every later request.
+        if matches!(&answered, Err(Stop::Failed(error)) if error.kind == ToolErrorType::Validation) && self.drop_attachments() {
+            tracing::warn!(turn_id = %self.scope.turn_id, "the model refused a request with pictures or files of tools; it is sent without them");
+            answered = self.send_request(&mut usage, &mut items).await;
+        }
+        if let Ok(answer) = &answered {
+            items.granted.settle(&self.scope, answer);
+        }
+        items.granted.put_results(&mut self.messages);
+        self.taint.add(items.granted.take_untrusted());
         let abandoned = items.take_abandoned_steps();
         self.progress.provider_items = items;
         self.progress.abandoned += abandoned;
@@ -185,6 +205,32 @@ impl Turn {
             self.scope.count_usage(row);
         }
         answered
+    }
+
+    async fn send_request(&self, usage: &mut Vec<NewUsage>, items: &mut ProviderItems) -> Result<Answer, Stop> {
+        let mut request = self.model_request();
+        request.request.approvals = items.granted.answers();
+        request.send(usage, items).await
+    }
+
+    /// Leaves the pictures and files of the server's tools out of the history; false where it has none. Its results still name them.
+    fn drop_attachments(&mut self) -> bool {
+        let client = self.client.as_deref();
+        let is_attached = |message: &Message| match message {
+            Message::Tool { name, parts, .. } => {
+                !parts.is_empty() && !client.is_some_and(|client| client.tools.iter().any(|tool| tool.name == *name))
+            }
+            Message::System { .. } | Message::User { .. } | Message::Assistant { .. } => false,
+        };
+        if !self.messages.iter().any(is_attached) {
+            return false;
+        }
+        for message in Arc::make_mut(&mut self.messages).iter_mut().filter(|message| is_attached(message)) {
+            if let Message::Tool { parts, .. } = message {
+                parts.clear();
+            }
+        }
+        true
     }
 
     /// The next model request.
@@ -203,6 +249,7 @@ impl Turn {
             max_output_tokens: self.assistant.max_output_tokens,
             client_max_tokens: client.and_then(|client| client.max_output_tokens),
             options: self.options.clone(),
+            approvals: Arc::default(),
         };
         let deadline = match self.progress.limit {
             Some(Limit::Deadline) => timer::after(GRACE),
@@ -234,8 +281,8 @@ impl Turn {
         let mut mistaken = !finished.is_empty();
         for call in finished {
             let id = call.slot.as_ref().map(|slot| slot.id.as_str()).unwrap_or_default();
-            let content = call.outcome.for_model(&call.row, self.scope.result_limit).0;
-            messages.push(Message::result(id, call.row.tool_name.as_str(), content));
+            let ModelResult { content, parts, .. } = call.outcome.for_model(&call.row, self.scope.result_limit);
+            messages.push(Message::Tool { call_id: id.to_owned(), name: call.row.tool_name.clone(), content, parts });
             self.taint.add(call.outcome.untrusted.then(|| UntrustedResult::of(&call.row)));
             let failure = call.outcome.result.as_ref().err();
             mistaken &= failure.is_some_and(|failure| failure.kind == ToolErrorType::Validation && call.outcome.attempt == 0);

@@ -89,6 +89,7 @@ impl Office {
             safety: Default::default(),
             prices: Default::default(),
             four_eyes: true,
+            provider_role: "admin".to_owned(),
             redaction: Default::default(),
             log_arguments: false,
             alerts: Default::default(),

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use werkruf_contract::{ApprovalStatus, CallStatus, EventType, TurnStatus, Uuid};
-use werkruf_store::{ApprovalFilter, ApprovalRow, Decision, DecisionOutcome, NewApproval, Order, Page, Replacement, StoreError, TurnWrite};
+use werkruf_contract::{ApprovalStatus, CallStatus, EventType, Runner, TurnStatus, Uuid};
+use werkruf_store::{
+    ApprovalFilter, ApprovalRow, CallRow, Decision, DecisionOutcome, NewApproval, Order, Page, Replacement, StoreError, TurnWrite,
+};
 
 use crate::mutant::Mutant;
 use crate::tables::{Tables, broken};
@@ -95,10 +97,12 @@ impl Tables {
         found
     }
 
-    /// Whether a call of this turn has been decided and not started yet.
+    /// Whether a call of this turn has been decided and not started yet; one that the provider runs waits for the decisions of all.
     pub fn has_decision(&self, turn_id: Uuid) -> bool {
-        let queued = |row: &ApprovalRow| self.calls.get(&row.call_id).is_some_and(|call| call.status == CallStatus::Queued);
-        self.approvals.values().any(|row| row.turn_id == turn_id && row.status != ApprovalStatus::Pending && queued(row))
+        let mut of_turn = self.approvals.values().filter(|row| row.turn_id == turn_id);
+        let all_decided = of_turn.clone().all(|row| row.status != ApprovalStatus::Pending);
+        let may_start = |call: &Arc<CallRow>| call.status == CallStatus::Queued && (call.runner != Runner::Provider || all_decided);
+        of_turn.any(|row| row.status != ApprovalStatus::Pending && self.calls.get(&row.call_id).is_some_and(may_start))
     }
 
     /// Whether the call has an approval row, in any status.
@@ -136,7 +140,9 @@ impl Tables {
         }
         match write.turn.as_ref().map(|change| change.status) {
             Some(TurnStatus::AwaitingApproval) => {
-                let unannounced = mine().filter(|row| queued(row.call_id) && !self.is_announced(row));
+                // What was decided before the turn waits is not asked for any more.
+                let asks = |row: &&Arc<ApprovalRow>| row.status == ApprovalStatus::Pending && queued(row.call_id);
+                let unannounced = mine().filter(asks).filter(|row| !self.is_announced(row));
                 violations
                     .extend(unannounced.map(|row| format!("turn {} awaits {}, which was not announced", short(turn_id), short(row.id))));
                 if !mine().any(|row| queued(row.call_id)) {

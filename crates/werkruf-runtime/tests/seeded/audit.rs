@@ -35,6 +35,7 @@ impl Audit<'_> {
         self.in_order_of_arrival();
         self.writes_in_order();
         self.effects();
+        self.granted();
         self.usage_rows();
         self.turns_without_model();
         self.approvals();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use werkruf_contract::{CallKind, CallStatus, Effect, TurnStatus, Uuid};
+use werkruf_contract::{ApprovalStatus, CallKind, CallStatus, Effect, TurnStatus, Uuid};
 
 use crate::audit::Audit;
 use crate::observations::Send;
@@ -68,6 +68,37 @@ impl Audit<'_> {
             .map(|row| format!("{} succeeded without being sent", short(row.id)))
             .collect();
         self.violations.extend(unsent);
+    }
+
+    /// The provider received each approval once, after it was given, and the row of the call says what became of it.
+    pub fn granted(&mut self) {
+        for (request, granted) in &self.observed.granted {
+            let row = self.tables.calls.values().find(|row| row.item_id.as_ref() == Some(request) && row.effect == Effect::Once);
+            let Some(row) = row.cloned() else {
+                self.violation(format!("{request} was approved and has no row"));
+                continue;
+            };
+            if granted.received > 1 {
+                self.violation(format!("the provider received the approval of {request} {} times", granted.received));
+            }
+            let approved =
+                self.tables.approvals.values().any(|row_of| row_of.call_id == row.id && row_of.status == ApprovalStatus::Approved);
+            if !approved {
+                self.violation(format!("the provider received an approval of {request} that was not given"));
+            }
+            let known = row.status == CallStatus::Succeeded || row.error_code.as_deref() == Some("provider_call_failed");
+            if granted.effects > 0 && !known && row.error_code.as_deref() != Some("outcome_unknown") {
+                let code = row.error_code.as_deref().unwrap_or("no code");
+                self.violation(format!("{request} was carried out, but its row is {} with {code}", row.status));
+            }
+        }
+        let asked = self.tables.calls.values().filter(|row| row.kind == CallKind::Mcp && row.effect == Effect::Once);
+        let effects = |row: &werkruf_store::CallRow| {
+            row.item_id.as_ref().and_then(|request| self.observed.granted.get(request)).map_or(0, |granted| granted.effects)
+        };
+        let invented = asked.filter(|row| row.status == CallStatus::Succeeded && effects(row) == 0);
+        let invented: Vec<String> = invented.map(|row| format!("{} succeeded, but the provider did not run it", short(row.id))).collect();
+        self.violations.extend(invented);
     }
 
     fn executions(&self, key: &str) -> u32 {

@@ -116,6 +116,7 @@ impl Cluster {
             safety: Default::default(),
             prices: Default::default(),
             four_eyes: false,
+            provider_role: "admin".to_owned(),
             redaction: Default::default(),
             log_arguments: false,
             alerts: Default::default(),

@@ -35,6 +35,8 @@ mod partial_texts;
 #[cfg(test)]
 mod process;
 #[cfg(test)]
+mod provider_requests;
+#[cfg(test)]
 mod regressions;
 #[cfg(test)]
 mod rng;

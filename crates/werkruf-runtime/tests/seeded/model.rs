@@ -25,7 +25,7 @@ pub struct Model {
 }
 
 /// The deltas of a response, each with the delay before it.
-type Script = VecDeque<(Duration, Result<Delta, ModelError>)>;
+pub type Script = VecDeque<(Duration, Result<Delta, ModelError>)>;
 
 impl Provider for Model {
     fn name(&self) -> &str {
@@ -38,6 +38,10 @@ impl Provider for Model {
 
     fn size(&self, _: &ModelRequest) -> RequestSize {
         RequestSize::default()
+    }
+
+    fn takes_answer(&self, _: Option<&str>, _: &serde_json::Value) -> bool {
+        true
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<AnswerStream, ModelError>> {
@@ -69,7 +73,11 @@ impl Model {
         }
         self.process.gate().await;
         if self.fails(4) {
-            return Err(self.refusal());
+            let error = self.refusal();
+            if error.may_have_acted() {
+                self.receive_approvals(&request);
+            }
+            return Err(error);
         }
         let script = self.script(&request, depth);
         Ok(self.stream(script, at))
@@ -101,6 +109,7 @@ impl Model {
         let mut script = Script::new();
         let mut answer = Answer { executable: true, finish: Some("stop".to_owned()), ..Answer::default() };
         let items = self.add_items(&mut script, &mut answer);
+        let items = self.add_granted(&mut script, &mut answer, self.receive_approvals(request), items);
         let calls = request.tool_choice == ToolChoice::Auto && depth < MAX_STEPS && rng.permille(650);
         if !calls || rng.permille(300) {
             for _ in 0..rng.between(1, 3) {
@@ -112,6 +121,9 @@ impl Model {
         if calls {
             let whole = !self.fails(3);
             answer.calls = self.calls(whole);
+            if whole {
+                self.add_requests(&mut answer);
+            }
             for call in answer.calls.iter_mut().filter(|_| items > 0) {
                 call.output_index += items;
             }
@@ -160,7 +172,7 @@ impl Model {
         many
     }
 
-    fn gap(&self) -> Duration {
+    pub fn gap(&self) -> Duration {
         let (rng, faults) = (&self.world.rng, &self.world.faults);
         // Between processes slow enough for a partial text to be checkpointed.
         let slow = faults.shared && rng.permille(200);

@@ -61,6 +61,8 @@ pub enum Mutant {
     EveryoneLeads,
     /// A process that takes a turn over does not learn what its channel said.
     InboundForgotten,
+    /// The provider receives every approval of its calls twice.
+    ApprovalRepeated,
 }
 
 impl Mutant {
@@ -69,7 +71,7 @@ impl Mutant {
         matches!(self, Self::RenewalSkipped | Self::LeaseAssumedLonger | Self::LastEventHidden | Self::EveryoneLeads)
     }
 
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::FenceUnchecked,
         Self::InboxIgnored,
         Self::StartUnrecorded,
@@ -99,5 +101,6 @@ impl Mutant {
         Self::LastEventHidden,
         Self::EveryoneLeads,
         Self::InboundForgotten,
+        Self::ApprovalRepeated,
     ];
 }

@@ -17,6 +17,8 @@ pub struct Observations {
     pub answers: Vec<(Uuid, bool)>,
     /// Idempotency keys that an idempotent tool received, with the number of requests for each.
     pub keys: BTreeMap<String, u64>,
+    /// Approvals that the provider received, by the id of its request, and how often it carried the call out.
+    pub granted: BTreeMap<String, Granted>,
     pub counts: Counts,
     /// Decisions that were sent: the approval, and whether it was approved.
     pub decisions_sent: Vec<(Uuid, bool)>,
@@ -46,6 +48,13 @@ pub struct Send {
     pub attempt: u32,
     pub n: u64,
     /// How often the tool executed it.
+    pub effects: u32,
+}
+
+/// What the provider knows of a call that it asked for.
+#[derive(Default)]
+pub struct Granted {
+    pub received: u32,
     pub effects: u32,
 }
 
@@ -87,6 +96,13 @@ impl Observations {
     pub fn record_text(&mut self, process: &str, at: usize, delta: &str) {
         let key = (process.to_owned(), self.model_requests[at].message.clone());
         self.texts.entry(key).or_default().push_str(delta);
+    }
+
+    /// Records that the provider received the approval of its call.
+    pub fn record_approval(&mut self, request: &str, times: u32, runs: bool) {
+        let granted = self.granted.entry(request.to_owned()).or_default();
+        granted.received += times;
+        granted.effects += u32::from(runs);
     }
 
     /// Executes these requests at the tool; an idempotent tool executes each key once.

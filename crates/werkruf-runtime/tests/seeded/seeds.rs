@@ -11,7 +11,7 @@ use crate::tools::PANIC;
 
 const SEEDS: u64 = 3000;
 /// What must happen at least once in that many runs.
-const EXPECTED: [&str; 36] = [
+const EXPECTED: [&str; 38] = [
     "kills",
     "stops",
     "drains",
@@ -21,6 +21,8 @@ const EXPECTED: [&str; 36] = [
     "writes fenced",
     "streams cut",
     "provider items",
+    "calls that the provider asked for",
+    "approvals that the provider received",
     "abandoned responses with provider items",
     "answers cut off",
     "turns canceled",

@@ -79,7 +79,7 @@ impl Subscriber {
                 self.shown = self.shown.take().filter(|shown| (shown.turn_id, shown.step) != (reset.turn_id, reset.step));
             }
             EventType::AssistantSnapshot if event.seq.is_none() => {
-                let AssistantSnapshot { content, step, turn_id } = serde_json::from_str(&event.data).unwrap();
+                let AssistantSnapshot { content, step, turn_id, .. } = serde_json::from_str(&event.data).unwrap();
                 self.world.count("texts received from another process");
                 self.shown = Some(PartialAnswer { turn_id, step, content });
             }

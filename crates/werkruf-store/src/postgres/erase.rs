@@ -87,6 +87,10 @@ const PERSON: &str =
     external_id = NULL, token_roles = NULL, token_roles_until = NULL, locale = 'en-US', time_zone = NULL
     WHERE tenant_id = $1 AND id::text = $2 RETURNING true";
 const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = $1 AND user_id::text = $2";
+const CONNECTIONS: [&str; 2] = [
+    "DELETE FROM connections WHERE tenant_id = $1 AND user_id = $2",
+    "DELETE FROM connection_requests WHERE tenant_id = $1 AND user_id = $2",
+];
 /// The windows of the person and of their keys: `KIND/user/ID` and `KIND/key/ID`.
 const RATES: &str = "DELETE FROM rate_windows WHERE tenant_id = $1 AND (substr(subject, strpos(subject, '/')) = '/user/' || $2
     OR substr(subject, strpos(subject, '/')) IN (SELECT '/key/' || id FROM api_keys WHERE tenant_id = $1 AND user_id = $2))";
@@ -183,6 +187,7 @@ impl Erasure {
         // The windows of the keys are found by the keys, so they go first.
         let [rates, rights, keys] = [RATES, RIGHTS, KEYS].map(|sql| Statement { sql, params: &of_person });
         let mut statements = vec![rates, rights];
+        statements.extend(CONNECTIONS.map(|sql| Statement { sql, params: &of_person }));
         let counted = |statements: &mut Vec<_>, statement| {
             statements.push(statement);
             statements.len() - 1

@@ -84,6 +84,10 @@ impl<'r> Columns<'r> {
         self.must("bytes")
     }
 
+    pub fn bytes_or_null(&mut self) -> Result<Option<&'r [u8]>, StoreError> {
+        self.value()
+    }
+
     pub fn flag(&mut self) -> Result<bool, StoreError> {
         self.must("flag")
     }

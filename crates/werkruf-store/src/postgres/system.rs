@@ -16,7 +16,8 @@ use crate::{DeletedEvents, LeaseReport, NewPartial, StoreError, StreamKey, TurnR
 /// Turns that one scan returns. Turns that this process holds come last: it is nearly always running them.
 const SCAN_LIMIT: i64 = 2_000;
 
-/// A turn that awaits approval is left out until one of its calls is decided. Tenants alternate, oldest turn first.
+/// A turn that awaits approval is left out until one of its calls is decided; where the provider runs that call, until each is. Tenants
+/// alternate, oldest turn first.
 fn unfinished_sql() -> String {
     format!(
         "SELECT {} FROM (
@@ -29,7 +30,9 @@ fn unfinished_sql() -> String {
              AND (turns.status <> 'awaiting_approval' OR turns.cancel_requested OR EXISTS
                (SELECT 1 FROM approvals JOIN tool_calls ON tool_calls.tenant_id = approvals.tenant_id AND tool_calls.id = approvals.call_id
                   WHERE approvals.tenant_id = turns.tenant_id AND approvals.turn_id = turns.id AND approvals.status <> 'pending'
-                    AND tool_calls.status = 'queued'))
+                    AND tool_calls.status = 'queued' AND (tool_calls.runner <> 'provider' OR NOT EXISTS
+                      (SELECT 1 FROM approvals AS others WHERE others.tenant_id = turns.tenant_id AND others.turn_id = turns.id
+                         AND others.status = 'pending'))))
          ) AS unfinished ORDER BY mine, place, id LIMIT $2",
         row::TURN
     )

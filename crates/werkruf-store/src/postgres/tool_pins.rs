@@ -70,17 +70,12 @@ impl ToolPins for PostgresStore {
 }
 
 fn read(columns: &mut Columns<'_>) -> Result<ToolPin, StoreError> {
-    let mut pin = ToolPin {
+    Ok(ToolPin {
         name: columns.text()?,
         server: columns.text()?,
         digest: columns.text()?,
         definition: columns.text()?,
         accepted_at: columns.time()?,
-        change: None,
-    };
-    let (digest, definition, seen_at) = (columns.text_or_null()?, columns.text_or_null()?, columns.time_or_null()?);
-    if let (Some(digest), Some(definition), Some(seen_at)) = (digest, definition, seen_at) {
-        pin.change = Some(ToolChange { digest, definition, seen_at });
-    }
-    Ok(pin)
+        change: ToolChange::of(columns.text_or_null()?, columns.text_or_null()?, columns.time_or_null()?),
+    })
 }

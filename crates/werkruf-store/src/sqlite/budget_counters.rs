@@ -57,12 +57,12 @@ pub(super) struct CounterChanges<'a> {
     tenant: &'a Id,
     counters: Vec<Counter>,
     ended: Vec<Reserved>,
-    begun: Vec<(Reserved, Owner)>,
+    added: Vec<(Reserved, Owner)>,
 }
 
 impl<'a> CounterChanges<'a> {
     pub(super) const fn new(c: &'a Connection, tenant: &'a Id) -> Self {
-        Self { c, tenant, counters: Vec::new(), ended: Vec::new(), begun: Vec::new() }
+        Self { c, tenant, counters: Vec::new(), ended: Vec::new(), added: Vec::new() }
     }
 
     /// The counter, if its budget still exists.
@@ -162,7 +162,7 @@ impl<'a> CounterChanges<'a> {
             let Some(counter) = self.counter(&key)?.filter(|_| amount > 0) else { continue };
             counter.reserved += amount;
             counter.changed = true;
-            self.begun.push((Reserved { id: reservation.id, key, amount }, Owner { turn_id, expires_at: reservation.expires_at }));
+            self.added.push((Reserved { id: reservation.id, key, amount }, Owner { turn_id, expires_at: reservation.expires_at }));
         }
         Ok(())
     }
@@ -178,13 +178,13 @@ impl<'a> CounterChanges<'a> {
 
     /// Writes each counter that changed, and the reservations. A reservation that replaces one of the same counter takes its row.
     pub(super) fn write(self) -> Result<(), StoreError> {
-        let Self { c, tenant, counters, mut ended, begun } = self;
+        let Self { c, tenant, counters, mut ended, added } = self;
         for counter in counters.iter().filter(|counter| counter.changed) {
             let sql = if counter.stored { CHANGE } else { INSERT };
             let Key { budget_id, subject, start } = &counter.key;
             c.prepare_cached(sql)?.execute(params![tenant, Id::from(*budget_id), subject, date(*start), counter.used, counter.reserved])?;
         }
-        for (row, owner) in begun {
+        for (row, owner) in added {
             let (id, start) = (Id::from(row.id), date(row.key.start));
             let (budget, turn, expires) = (Id::from(row.key.budget_id), owner.turn_id.map(Id::from), Stamp::from(owner.expires_at));
             match ended.iter().position(|old| old.key == row.key) {

@@ -97,6 +97,10 @@ const TURNS: &str = "SELECT id, conversation_id IS NOT NULL AND conversation_id 
 const PERSON: &str = "UPDATE users SET first_name = 'erased', last_name = '', email = NULL, phone = NULL, phone_key = NULL, whatsapp_user_id = NULL,
     external_id = NULL, token_roles = NULL, token_roles_until = NULL, locale = 'en-US', time_zone = NULL WHERE tenant_id = ?1 AND id = CAST(?2 AS INTEGER)";
 const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = ?1 AND user_id = CAST(?2 AS INTEGER)";
+const CONNECTIONS: [&str; 2] = [
+    "DELETE FROM connections WHERE tenant_id = ?1 AND user_id = ?2",
+    "DELETE FROM connection_requests WHERE tenant_id = ?1 AND user_id = ?2",
+];
 const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = ?1 AND user_id = ?2";
 
 // ?1 tenant, ?2 conversation.
@@ -164,7 +168,9 @@ pub(super) fn erase(
     if person == 0 && conversations.is_empty() && turns.is_empty() {
         return Ok(None);
     }
-    c.execute(RIGHTS, params![tenant, user_id])?;
+    for sql in [RIGHTS].iter().chain(&CONNECTIONS) {
+        c.execute(sql, params![tenant, user_id])?;
+    }
     for (table, column) in rows_to_erase(modules) {
         c.execute(&format!("DELETE FROM {table} WHERE tenant_id = ?1 AND CAST({column} AS TEXT) = ?2"), params![tenant, user_id])?;
     }

@@ -12,6 +12,7 @@ mod budgets;
 mod client_conversations;
 mod client_requests;
 mod cluster;
+mod connections;
 mod console;
 mod credentials;
 mod diagnosis;

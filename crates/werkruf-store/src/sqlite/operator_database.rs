@@ -1,21 +1,21 @@
 //! Reads an operator's own SQLite file: a connection per read, which can change nothing, on a thread for blocking work.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, ErrorCode, InterruptHandle, Statement, params_from_iter};
+use rusqlite::{Connection, ErrorCode, Statement, params_from_iter};
 use serde_json::{Map, Value};
 use werkruf_contract::BoxFuture;
 
 use super::open;
 use crate::operator_database::{BoundedRead, NamedQuery, OperatorDatabase, ReadError, ReadRows};
 
-/// An interrupt before the statement runs has no effect, so it is repeated.
-const INTERRUPT_AGAIN: Duration = Duration::from_millis(50);
+/// After so many instructions of a query it is asked whether somebody waits for its rows: some milliseconds at most.
+const INSTRUCTIONS: i32 = 10_000;
 
 /// A file and the query for it.
 #[derive(Debug)]
@@ -36,39 +36,25 @@ impl OperatorDatabase for OperatorSqlite {
         let (path, sql) = (self.path.clone(), self.query.text().to_owned());
         Box::pin(async move {
             let (deadline, cancel) = (read.deadline, read.cancel.clone());
-            let (tell, mut told) = tokio::sync::oneshot::channel();
-            let mut work = tokio::task::spawn_blocking(move || {
-                let connection = opened(&path, read.max_bytes)?;
-                // The reader is gone: nobody waits for the rows.
-                tell.send(connection.get_interrupt_handle()).map_err(|_| ReadError::Canceled)?;
+            let waits = Arc::new(());
+            let waiting = Arc::downgrade(&waits);
+            let work = tokio::task::spawn_blocking(move || {
+                let mut connection = opened(&path, read.max_bytes)?;
+                let (deadline, cancel) = (read.deadline, read.cancel.clone());
+                // Whoever waited for the rows may also be gone without a word.
+                let ends = move || deadline.passed() || cancel.is_raised() || waiting.strong_count() == 0;
+                connection.progress_handler(INSTRUCTIONS, Some(ends))?;
                 rows(&connection, &sql, &read)
             });
-            let stopped = tokio::select! {
+            let read = tokio::select! {
                 biased;
-                done = &mut work => return finished(done),
-                () = cancel.raised() => ReadError::Canceled,
-                () = tokio::time::sleep_until(deadline.instant().into()) => ReadError::Overdue,
+                () = cancel.raised() => Err(ReadError::Canceled),
+                done = work => done.unwrap_or_else(|error| Err(ReadError::Query(error.to_string()))),
+                () = tokio::time::sleep_until(deadline.instant().into()) => Err(ReadError::Overdue),
             };
-            if let Ok(handle) = (&mut told).await {
-                interrupt(&handle, &mut work).await;
-            }
-            Err(stopped)
+            drop(waits);
+            read
         })
-    }
-}
-
-type Work = tokio::task::JoinHandle<Result<ReadRows, ReadError>>;
-
-fn finished(done: Result<Result<ReadRows, ReadError>, tokio::task::JoinError>) -> Result<ReadRows, ReadError> {
-    done.unwrap_or_else(|error| Err(ReadError::Query(error.to_string())))
-}
-
-async fn interrupt(handle: &InterruptHandle, work: &mut Work) {
-    loop {
-        handle.interrupt();
-        if tokio::time::timeout(INTERRUPT_AGAIN, &mut *work).await.is_ok() {
-            return;
-        }
     }
 }
 

@@ -78,9 +78,14 @@ impl<'r> Columns<'r> {
     }
 
     pub fn bytes(&mut self) -> Result<&'r [u8], StoreError> {
+        self.bytes_or_null()?.ok_or_else(|| self.broken("blob"))
+    }
+
+    pub fn bytes_or_null(&mut self) -> Result<Option<&'r [u8]>, StoreError> {
         match self.value()? {
-            ValueRef::Blob(bytes) => Ok(bytes),
-            ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) => Err(self.broken("blob")),
+            ValueRef::Null => Ok(None),
+            ValueRef::Blob(bytes) => Ok(Some(bytes)),
+            ValueRef::Integer(_) | ValueRef::Real(_) | ValueRef::Text(_) => Err(self.broken("blob")),
         }
     }
 

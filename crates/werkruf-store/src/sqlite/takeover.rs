@@ -14,13 +14,15 @@ use crate::{Fence, StoreError, TurnRow};
 pub(super) const ABANDONED: &str = "";
 
 /// Read through the small index of unfinished turns. A turn that waits for an approval is left out until there is a
-/// decision for one of its calls.
+/// decision for one of its calls; where the provider runs that call, until there is one for each.
 pub(super) fn unfinished(c: &Connection, owner: &str) -> Result<Vec<TurnRow>, StoreError> {
     let mut statement = c.prepare_cached(&format!(
         "SELECT {} FROM turns INDEXED BY turns_open WHERE finished_at IS NULL AND (status <> 'awaiting_approval' OR cancel_requested = 1 OR EXISTS
            (SELECT 1 FROM approvals JOIN tool_calls ON tool_calls.tenant_id = approvals.tenant_id AND tool_calls.id = approvals.call_id
               WHERE approvals.tenant_id = turns.tenant_id AND approvals.turn_id = turns.id AND approvals.status <> 'pending'
-                AND tool_calls.status = 'queued')) AND NOT EXISTS
+                AND tool_calls.status = 'queued' AND (tool_calls.runner <> 'provider' OR NOT EXISTS
+                  (SELECT 1 FROM approvals AS others WHERE others.tenant_id = turns.tenant_id AND others.turn_id = turns.id
+                     AND others.status = 'pending')))) AND NOT EXISTS
            (SELECT 1 FROM leases WHERE leases.tenant_id = turns.tenant_id AND leases.owner NOT IN (?1, ?2)
               AND leases.conversation_id = coalesce(turns.conversation_id, turns.id)) ORDER BY id",
         row::TURN

@@ -1,7 +1,7 @@
 //! Approvals: the turn releases its lease, a decision is final, and the turn continues where it stopped.
 
 use jiff::SignedDuration;
-use werkruf_contract::{ApprovalStatus, CallStatus, TurnStatus};
+use werkruf_contract::{ApprovalStatus, CallKind, CallStatus, Runner, TurnStatus};
 
 use super::world::{OWNER, Running, to};
 use super::{Store, World};
@@ -91,6 +91,44 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
     assert_eq!((result.content.as_str(), result.status.as_deref(), result.seq), ("{}", Some("success"), Some(2)));
     (write.id, write.starts, write.ends) = (world.id(), Vec::new(), Vec::new());
     assert!(matches!(world.store.write(write).await, Err(StoreError::Moved { .. })), "a real result is never replaced");
+}
+
+pub(crate) async fn a_call_of_the_provider_waits_for_every_decision<S: Store>(world: World<S>) {
+    let running = world.talk().await;
+    let queued = CallRow { status: CallStatus::Queued, attempt: 0, started_at: None, ..world.call(&running, 0) };
+    let asked = CallRow { runner: Runner::Provider, kind: CallKind::Mcp, call_id: None, item_id: Some("mcpr_1".to_owned()), ..queued };
+    let own = CallRow { status: CallStatus::Queued, attempt: 0, started_at: None, ..world.call(&running, 1) };
+    let approval = |call: &CallRow| NewApproval {
+        id: world.id(),
+        call_id: call.id,
+        tool_name: call.tool_name.clone(),
+        arguments: "{}".to_owned(),
+        arguments_digest: "digest".to_owned(),
+        approver_roles: vec!["admin".to_owned()],
+        taint: None,
+        asked_by: "1".to_owned(),
+        asked_key: "key:1".to_owned(),
+        retried_by: None,
+        expires_at: world.now.checked_add(SignedDuration::from_hours(1)).unwrap(),
+    };
+    let (first, second) = (approval(&asked), approval(&own));
+    let mut write = world.to_write(&running);
+    write.calls = vec![asked.clone(), own];
+    write.approvals = vec![first.clone(), second.clone()];
+    write.turn = Some(to(TurnStatus::AwaitingApproval));
+    world.store.write(write).await.unwrap();
+    let found = async || world.store.unfinished_turns(OWNER.to_owned()).await.unwrap().iter().map(|turn| turn.id).collect::<Vec<_>>();
+    world.store.decide(world.tenant, first.id, world.decision(ApprovalStatus::Approved)).await.unwrap();
+    assert!(found().await.is_empty(), "the provider learns all decisions at once");
+    world.store.decide(world.tenant, second.id, world.decision(ApprovalStatus::Denied)).await.unwrap();
+    assert_eq!(found().await, [running.turn]);
+    let fence = world.store.take_over(world.tenant, running.turn, OWNER.to_owned(), world.now).await.unwrap();
+    let mut write = world.to_write(&Running { fence, ..running });
+    write.starts = vec![CallStart { id: asked.id, started_at: world.now }];
+    world.store.write(write).await.unwrap();
+    let row = world.store.call(world.tenant, asked.id).await.unwrap().unwrap();
+    let kept = (row.runner, row.kind, row.call_id, row.item_id.as_deref());
+    assert_eq!((kept, row.status, row.attempt), ((Runner::Provider, CallKind::Mcp, None, Some("mcpr_1")), CallStatus::Running, 1));
 }
 
 pub(crate) async fn whoever_asked_cannot_approve<S: Store>(world: World<S>) {

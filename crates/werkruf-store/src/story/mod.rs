@@ -11,6 +11,7 @@ mod budgets;
 mod client_conversations;
 mod client_requests;
 mod closer;
+mod connections;
 mod console;
 mod credentials;
 mod diagnosis;
@@ -42,6 +43,7 @@ pub(crate) use budgets::*;
 pub(crate) use client_conversations::*;
 pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
+pub(crate) use connections::*;
 pub(crate) use console::*;
 pub(crate) use credentials::*;
 pub(crate) use diagnosis::*;
@@ -91,6 +93,7 @@ macro_rules! tell {
             messages_are_changed_together_or_not_at_all,
             a_copy_has_the_messages_up_to_its_turn,
             a_turn_waits_for_an_approval_and_continues,
+            a_call_of_the_provider_waits_for_every_decision,
             whoever_asked_cannot_approve,
             an_expired_approval_cannot_be_decided,
             approvals_are_listed_by_role_status_and_turn,
@@ -160,6 +163,8 @@ macro_rules! tell {
             a_token_is_stored_and_replaced,
             one_owner_at_a_time_fetches_a_token,
             a_changed_tool_is_noted_until_it_is_accepted,
+            a_link_is_opened_once_and_finished_in_the_same_browser,
+            a_connection_belongs_to_one_person,
             a_turn_writes_its_rows_with_parts,
             rows_of_a_lane_leave_in_order,
             several_claimers_keep_the_order,

@@ -9,7 +9,6 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, Url};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use werkruf_contract::{Effect, Need, Shape, Trust};
 use werkruf_llm::prices::Price;
 
@@ -27,9 +26,6 @@ const RESERVED_HEADERS: [&str; 9] = [
     "content-length",
     "transfer-encoding",
 ];
-
-/// The timeout of one attempt where the declaration names none.
-pub(super) const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 
 /// One `[[tools]]` entry with `kind = "http"`. A missing field is read as an empty one, so that all faults are found in one pass.
 #[derive(Clone, Deserialize, Serialize)]
@@ -57,13 +53,13 @@ pub struct HttpToolConfig {
     #[serde(default)]
     pub timeout_ms: Option<u64>,
     /// Attempts in all, the first included; a `once` tool has one.
-    #[serde(default = "three")]
+    #[serde(default = "declared_fields::three")]
     pub attempts: u32,
     /// How long an identical call may reuse the result; inside the turn if it is left out. 0: each call of a `read` tool is sent.
     #[serde(default)]
     pub reuse_s: Option<u64>,
     /// How often one turn may make the very same call.
-    #[serde(default = "three")]
+    #[serde(default = "declared_fields::three")]
     pub repeat_limit: u32,
     /// The role that must approve each call.
     #[serde(default)]
@@ -85,7 +81,7 @@ pub struct HttpToolConfig {
     #[serde(default, skip_serializing)]
     pub price_usd: Option<String>,
     /// The largest response, measured after decompression.
-    #[serde(default = "one_mebibyte")]
+    #[serde(default = "declared_fields::one_mebibyte")]
     pub max_response_bytes: u64,
     /// Additional request headers; `${ENV_NAME}` stands for an environment variable.
     #[serde(default)]
@@ -112,14 +108,6 @@ fn post() -> String {
     "POST".to_owned()
 }
 
-const fn three() -> u32 {
-    3
-}
-
-const fn one_mebibyte() -> u64 {
-    1_048_576
-}
-
 /// Prints only the name, because headers may contain a secret from the file.
 impl std::fmt::Debug for HttpToolConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -130,9 +118,7 @@ impl std::fmt::Debug for HttpToolConfig {
 impl HttpToolConfig {
     /// Bounds the timeout of a tool that names none by the limit for tools.
     pub fn bound_timeout(&mut self, limit_ms: u64) {
-        if self.timeout_ms.is_none() && limit_ms < DEFAULT_TIMEOUT_MS {
-            self.timeout_ms = Some(limit_ms);
-        }
+        self.timeout_ms = declared_fields::bounded_timeout(self.timeout_ms, limit_ms);
     }
 
     /// Everything that is wrong with the declaration; `env` reads the environment.
@@ -159,7 +145,7 @@ impl HttpToolConfig {
             faults.push(ConfigFault::new("/kind", format!("`{}` is not an HTTP tool; write kind = \"http\"", self.kind)));
         }
         faults.extend(declared_fields::zero_faults([
-            ("/timeout_ms", self.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
+            ("/timeout_ms", declared_fields::timeout_ms(self.timeout_ms)),
             ("/attempts", u64::from(self.attempts)),
             ("/repeat_limit", u64::from(self.repeat_limit)),
             ("/max_response_bytes", self.max_response_bytes),
@@ -238,8 +224,7 @@ impl HttpToolConfig {
 
     /// Identifies this declaration, so that results of a different declaration are never reused. Another price is no reason, so it is left out.
     pub(super) fn digest(&self) -> String {
-        // A declaration has only texts and numbers, which always serialize.
-        werkruf_contract::hex(&Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
+        declared_fields::digest(self)
     }
 }
 

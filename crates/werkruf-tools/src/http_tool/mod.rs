@@ -16,7 +16,7 @@ use werkruf_contract::{BoxFuture, Clock, Failure, Invocation, Reply, Shape, Tool
 
 pub use config::HttpToolConfig;
 
-use crate::declared_fields::{ConfigFault, Variables, fill_defaults};
+use crate::declared_fields::{ConfigFault, Variables, normalized, timeout_ms};
 
 /// A tool that an operator declared.
 pub struct HttpTool {
@@ -34,7 +34,7 @@ impl HttpTool {
         let (parameters, shape) = config.schema()?;
         let target = send::Target::new(&config, client, clock, env)?;
         let (effect, version) = (config.effect()?, config.digest());
-        let timeout = Duration::from_millis(config.timeout_ms.unwrap_or(config::DEFAULT_TIMEOUT_MS));
+        let timeout = Duration::from_millis(timeout_ms(config.timeout_ms));
         let spec = ToolSpec {
             permission: config.need()?,
             price_nano_usd: config.price_nano_usd()?,
@@ -70,10 +70,8 @@ impl ToolObject for HttpTool {
         &self.parameters
     }
 
-    fn normalize(&self, mut args: Value) -> Result<Value, Vec<Violation>> {
-        fill_defaults(&mut args, &self.parameters);
-        let violations = self.shape.violations(&args);
-        if violations.is_empty() { Ok(args) } else { Err(violations) }
+    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
+        normalized(args, &self.parameters, Some(&self.shape))
     }
 
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {

@@ -7,8 +7,10 @@ use reqwest::Url;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Effect, Need, Trust};
+use werkruf_llm::Egress;
 
-use crate::declared_fields::{self, ConfigFault, Variables, expand};
+use super::oauth::LoginSettings;
+use crate::declared_fields::{self, ConfigFault, Variables, expand, variable};
 
 /// A name leaves room for the names of the server's tools.
 const LONGEST_NAME: usize = 32;
@@ -47,6 +49,18 @@ pub struct McpServerConfig {
     /// Additional request headers; `${ENV_NAME}` stands for an environment variable.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
+    /// `oauth`: each person has an account of their own at the server; `none`: all calls have the credential of `headers`.
+    #[serde(default)]
+    pub auth: Option<String>,
+    /// The client that this installation is at the authorization server; without it the installation registers itself.
+    #[serde(default)]
+    pub client_id: Option<String>,
+    /// The variable with the secret of that client.
+    #[serde(default)]
+    pub client_secret_env: Option<String>,
+    /// The rights to ask for; without them, those that the server names.
+    #[serde(default)]
+    pub scopes: Vec<String>,
     /// The effect of tools without settings of their own.
     #[serde(default = "once")]
     pub effect: String,
@@ -68,17 +82,17 @@ pub struct McpServerConfig {
     #[serde(default = "one_minute")]
     pub timeout_ms: u64,
     /// Attempts in all, the first included; a `once` tool has one.
-    #[serde(default = "three")]
+    #[serde(default = "declared_fields::three")]
     pub attempts: u32,
     #[serde(default)]
     pub reuse_s: Option<u64>,
-    #[serde(default = "three")]
+    #[serde(default = "declared_fields::three")]
     pub repeat_limit: u32,
     /// Calls of all tools of the server at the same time, at most.
     #[serde(default = "eight")]
     pub concurrency: usize,
     /// The largest answer.
-    #[serde(default = "one_mebibyte")]
+    #[serde(default = "declared_fields::one_mebibyte")]
     pub max_response_bytes: u64,
     /// How often the list of tools is asked for.
     #[serde(default = "sixty")]
@@ -104,16 +118,8 @@ const fn sixty() -> u64 {
     60
 }
 
-const fn three() -> u32 {
-    3
-}
-
 const fn eight() -> usize {
     8
-}
-
-const fn one_mebibyte() -> u64 {
-    1_048_576
 }
 
 /// How a server is reached, with all variables filled in.
@@ -155,6 +161,7 @@ impl McpServerConfig {
             ("/max_response_bytes", self.max_response_bytes),
         ]));
         faults.extend(self.reach(env).err());
+        faults.extend(self.login(env).err());
         faults.extend(self.rule_faults());
         faults
     }
@@ -219,20 +226,94 @@ impl McpServerConfig {
         }
     }
 
-    /// Identifies the declaration with its variables: another one needs another connection.
-    pub(super) fn digest(&self, reach: &Reach) -> String {
+    /// How a person logs in at the server; `None` where people have no accounts of their own there.
+    pub(super) fn login(&self, env: Variables<'_>) -> Result<Option<LoginSettings>, ConfigFault> {
+        match self.auth.as_deref() {
+            None | Some("none") => {
+                let set = [("/client_id", self.client_id.is_some()), ("/client_secret_env", self.client_secret_env.is_some())];
+                let set = set.into_iter().chain([("/scopes", !self.scopes.is_empty())]);
+                let fault = |(path, _): (&str, bool)| ConfigFault::new(path, "is for auth = \"oauth\"; remove it, or set auth");
+                set.into_iter().find(|(_, is_set)| *is_set).map(fault).map_or(Ok(None), Err)
+            }
+            Some("oauth") => self.oauth(env).map(Some),
+            Some(other) => Err(ConfigFault::new("/auth", format!("`{other}` is no way to log in; write \"oauth\" or \"none\""))),
+        }
+    }
+
+    fn oauth(&self, env: Variables<'_>) -> Result<LoginSettings, ConfigFault> {
+        if self.url.is_none() {
+            return Err(ConfigFault::new("/auth", "is for a server with a `url`; a program gets its credential in `env`"));
+        }
+        if let Some(name) = self.headers.keys().find(|name| name.eq_ignore_ascii_case("authorization")) {
+            let message = "is the credential of the person with auth = \"oauth\"; remove one of them";
+            return Err(ConfigFault::new(&format!("/headers/{name}"), message));
+        }
+        if self.client_secret_env.is_some() && self.client_id.is_none() {
+            return Err(ConfigFault::new("/client_secret_env", "belongs to a client_id, which is missing"));
+        }
+        if let Some(at) = self.scopes.iter().position(|scope| scope.is_empty() || scope.contains(char::is_whitespace)) {
+            return Err(ConfigFault::new(&format!("/scopes/{at}"), "is no scope; write each scope as a text of its own, without spaces"));
+        }
+        let secret = |name: &String| variable(name, env).map_err(|message| ConfigFault::new("/client_secret_env", message));
+        Ok(LoginSettings {
+            client_id: self.client_id.clone(),
+            client_secret: self.client_secret_env.as_ref().map(secret).transpose()?,
+            scopes: self.scopes.clone(),
+        })
+    }
+
+    /// Identifies the declaration with its variables, and the addresses that may be reached: another one needs another connection.
+    pub(super) fn digest(&self, reach: &Reach, login: Option<&LoginSettings>, egress: &Egress) -> String {
         let mut digest = Sha256::new();
         digest.update(serde_json::to_vec(self).unwrap_or_default());
         match reach {
-            Reach::Http { headers, .. } => headers.iter().for_each(|(name, value)| {
-                digest.update(name.as_str());
-                digest.update(value.as_bytes());
-            }),
+            Reach::Http { headers, .. } => {
+                digest.update(egress.to_string());
+                headers.iter().for_each(|(name, value)| {
+                    digest.update(name.as_str());
+                    digest.update(value.as_bytes());
+                });
+            }
             Reach::Child { env, .. } => env.iter().for_each(|(name, value)| {
                 digest.update(name);
                 digest.update(value);
             }),
         }
+        digest.update(login.and_then(|login| login.client_secret.as_deref()).unwrap_or_default());
         werkruf_contract::hex(&digest.finalize())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::McpServerConfig;
+
+    fn faults(more: &Value) -> Vec<String> {
+        let mut config = json!({"name": "calendar", "permission": "none", "url": "https://mcp.example/mcp"});
+        for (name, value) in more.as_object().unwrap() {
+            config[name] = value.clone();
+        }
+        config.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        let config: McpServerConfig = serde_json::from_value(config).unwrap();
+        let env = |name: &str| (name == "SECRET").then(|| "secret".to_owned());
+        config.faults(&env).into_iter().map(|fault| fault.path).collect()
+    }
+
+    #[test]
+    fn a_login_of_each_person_needs_an_address_and_no_other_credential() {
+        assert_eq!(faults(&json!({"auth": "oauth"})), Vec::<String>::new());
+        assert_eq!(
+            faults(&json!({"auth": "oauth", "client_id": "a", "client_secret_env": "SECRET", "scopes": ["read"]})),
+            Vec::<String>::new()
+        );
+        assert_eq!(faults(&json!({"auth": "oauth", "headers": {"Authorization": "Bearer x"}})), ["/headers/Authorization"]);
+        assert_eq!(faults(&json!({"auth": "oauth", "url": null, "command": "python3"})), ["/auth"]);
+        assert_eq!(faults(&json!({"auth": "basic"})), ["/auth"]);
+        assert_eq!(faults(&json!({"auth": "oauth", "client_secret_env": "SECRET"})), ["/client_secret_env"]);
+        assert_eq!(faults(&json!({"auth": "oauth", "client_id": "a", "client_secret_env": "UNSET"})), ["/client_secret_env"]);
+        assert_eq!(faults(&json!({"auth": "oauth", "scopes": ["read write"]})), ["/scopes/0"]);
+        assert_eq!(faults(&json!({"scopes": ["read"]})), ["/scopes"]);
     }
 }

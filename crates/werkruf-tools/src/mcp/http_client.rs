@@ -14,7 +14,7 @@ use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use reqwest::{Client, RequestBuilder, Response};
 use rmcp::ErrorData;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage, ServerResult};
 use rmcp::transport::common::http_header::{EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
@@ -22,6 +22,8 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 use werkruf_contract::Deadline;
+
+use super::bearer::Bearer;
 
 /// What surrounds a result in its answer.
 const ENVELOPE_BYTES: usize = 64 * 1024;
@@ -51,13 +53,20 @@ type Fault = StreamableHttpError<HttpFault>;
 pub(super) struct BoundedHttp {
     client: Client,
     headers: HeaderMap,
+    /// The credential of one person.
+    bearer: Option<Arc<Bearer>>,
     max_bytes: usize,
 }
 
 impl BoundedHttp {
     pub(super) fn new(client: Client, headers: HeaderMap, max_response_bytes: u64) -> Self {
         let max_bytes = usize::try_from(max_response_bytes).unwrap_or(usize::MAX).saturating_add(ENVELOPE_BYTES);
-        Self { client, headers, max_bytes }
+        Self { client, headers, bearer: None, max_bytes }
+    }
+
+    /// The same client with the credential of a person.
+    pub(super) fn with_bearer(self, bearer: Arc<Bearer>) -> Self {
+        Self { bearer: Some(bearer), ..self }
     }
 
     async fn send(
@@ -69,14 +78,18 @@ impl BoundedHttp {
     ) -> Result<Response, Fault> {
         let mut request = request.header(ACCEPT, format!("{JSON_MIME_TYPE}, {EVENT_STREAM_MIME_TYPE}")).headers(self.headers.clone());
         request = request.headers(headers.into_iter().collect());
-        if let Some(token) = token {
+        if let Some(token) = token.or_else(|| self.bearer.as_ref().map(|bearer| bearer.token())) {
             request = request.bearer_auth(token);
         }
         if let Some(session) = session {
             request = request.header(HEADER_SESSION_ID, session);
         }
         let response = request.send().await.map_err(|error| Fault::Client(sending_fault(&error)))?;
-        refused(&response).map_or(Ok(response), Err)
+        let refused = refused(&response);
+        if let (Some(Fault::AuthRequired(_) | Fault::InsufficientScope(_)), Some(bearer)) = (&refused, &self.bearer) {
+            bearer.note_refusal(&response);
+        }
+        refused.map_or(Ok(response), Err)
     }
 
     async fn body(&self, mut response: Response, max_bytes: usize) -> Result<Vec<u8>, Fault> {
@@ -123,7 +136,7 @@ impl BoundedHttp {
         }
         let body = self.body(response, self.max_bytes).await?;
         match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
-            Ok(parsed) => Ok(StreamableHttpPostResponse::Json(parsed, session)),
+            Ok(parsed) => Ok(StreamableHttpPostResponse::Json(known_protocol(message, parsed), session)),
             Err(_) if !awaits_answer => Ok(StreamableHttpPostResponse::Accepted),
             Err(_) if !kind.starts_with(JSON_MIME_TYPE) => Err(Fault::UnexpectedContentType(Some(kind))),
             Err(error) => Err(Fault::Deserialize(error)),
@@ -219,6 +232,18 @@ fn error_answer(message: &ClientJsonRpcMessage, in_session: bool, status: Status
         _ => return None,
     };
     Some(StreamableHttpPostResponse::Json(ServerJsonRpcMessage::error(error, Some(request.id.clone())), None))
+}
+
+/// Some servers of the older protocol answer every question that they do not know with an empty result. That is a refusal of the question for the
+/// protocol, and the client then speaks the older one.
+fn known_protocol(message: &ClientJsonRpcMessage, answer: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
+    let JsonRpcMessage::Request(request) = message else { return answer };
+    let says_nothing = matches!(&answer, JsonRpcMessage::Response(response) if !matches!(response.result, ServerResult::DiscoverResult(_)));
+    if says_nothing && matches!(request.request, ClientRequest::DiscoverRequest(_)) {
+        let error = ErrorData::invalid_request("the answer names no protocol version", None);
+        return ServerJsonRpcMessage::error(error, Some(request.id.clone()));
+    }
+    answer
 }
 
 /// The bytes of a stream, until an event is too long or too many events come.

@@ -8,6 +8,8 @@ use rmcp::RoleClient;
 use rmcp::service::Peer;
 use tokio::sync::{Semaphore, watch};
 
+use super::personal::PersonalServer;
+
 /// How long a call waits for a connection that is being opened.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
@@ -19,6 +21,8 @@ pub(super) enum Connection {
     Up(Peer<RoleClient>),
     /// Why it does not.
     Down(String),
+    /// Each person has an account at the server, and nobody has connected one.
+    Absent,
 }
 
 /// What the calls of a server share.
@@ -27,14 +31,17 @@ pub(super) struct Link {
     /// The digests of the tools that may be called, by name.
     offered: Mutex<Arc<BTreeMap<String, String>>>,
     slots: Semaphore,
+    /// The connections of single people, where they have accounts at the server.
+    personal: Option<Arc<PersonalServer>>,
 }
 
 impl Link {
-    pub(super) fn new(concurrency: usize) -> Self {
+    pub(super) fn new(concurrency: usize, personal: Option<Arc<PersonalServer>>) -> Self {
         Self {
             connection: watch::Sender::default(),
             offered: Mutex::default(),
             slots: Semaphore::new(concurrency.min(Semaphore::MAX_PERMITS)),
+            personal,
         }
     }
 
@@ -44,6 +51,10 @@ impl Link {
 
     pub(super) fn connection(&self) -> Connection {
         self.connection.borrow().clone()
+    }
+
+    pub(super) const fn personal(&self) -> Option<&Arc<PersonalServer>> {
+        self.personal.as_ref()
     }
 
     pub(super) const fn slots(&self) -> &Semaphore {
@@ -57,7 +68,7 @@ impl Link {
         let found = tokio::time::timeout(CONNECT_WAIT, up).await.ok()?.ok()?.clone();
         match found {
             Connection::Up(peer) => Some(peer),
-            Connection::Connecting | Connection::Down(_) => None,
+            Connection::Connecting | Connection::Down(_) | Connection::Absent => None,
         }
     }
 

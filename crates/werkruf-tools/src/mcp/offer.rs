@@ -57,6 +57,12 @@ impl Offer {
         self.lock().clone()
     }
 
+    /// The pins of this server.
+    pub(super) async fn pins(&self) -> Result<Vec<ToolPin>, StoreError> {
+        let pins = self.pins.tool_pins().await?;
+        Ok(pins.into_iter().filter(|pin| pin.server == self.config.name).collect())
+    }
+
     /// Compares a list of the server with the pins. True if the offer is another one now.
     pub(super) async fn compare(&self, list: &[Tool]) -> Result<bool, StoreError> {
         let pins: HashMap<String, ToolPin> = self.pins.tool_pins().await?.into_iter().map(|pin| (pin.name.clone(), pin)).collect();

@@ -7,17 +7,22 @@ use rmcp::ErrorData;
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use rmcp::service::ServiceError;
 use rmcp::transport::streamable_http_client::StreamableHttpError;
-use serde_json::{Value, json};
-use werkruf_contract::{ErrorCode, Failure, Reply, ToolErrorType};
+use serde_json::{Map, Value, json};
+use werkruf_contract::{Effect, ErrorCode, Failure, Reply, ToolErrorType};
 
+use super::bearer::TokenRefusal;
 use super::http_client::HttpFault;
 use super::lines::TOO_LARGE;
+use super::oauth::Challenge;
 
 /// Most characters of a server's own words in a failure.
 const MESSAGE_CHARS: usize = 2_000;
 
+/// Where a server says in a failed result whether the call has done anything.
+const HAPPENED: &str = "werkruf/happened";
+
 /// The reply for what the server answered.
-pub(super) fn reply(response: CallToolResponse) -> Result<Reply, Failure> {
+pub(super) fn reply(response: CallToolResponse, effect: Effect) -> Result<Reply, Failure> {
     let result = match response {
         CallToolResponse::Complete(result) => result,
         CallToolResponse::InputRequired(_) => {
@@ -32,23 +37,43 @@ pub(super) fn reply(response: CallToolResponse) -> Result<Reply, Failure> {
         }
     };
     if result.is_error == Some(true) {
-        // The server knows that the call failed, and its words are meant for the model.
+        // The tool's own word that it failed, meant for the model. It may have done something before: only the server can say that it has not.
         let text = texts(&result.content).unwrap_or_default();
         let message = if text.trim().is_empty() { "The tool failed and gave no reason.".to_owned() } else { cut(&text) };
-        return Err(Failure::fatal(ErrorCode::UpstreamRefused, message).nothing_happened());
+        let happened = result.meta.as_ref().and_then(|meta| meta.get(HAPPENED));
+        let failure = Failure::fatal(ErrorCode::UpstreamRefused, message.clone());
+        return Err(match happened {
+            Some(Value::Bool(false)) => failure.nothing_happened(),
+            // An unknown outcome has a message of its own.
+            _ if effect == Effect::Once => failure.with_details(Map::from_iter([("server_message".to_owned(), message.into())])),
+            _ => failure,
+        });
     }
     Ok(Reply::new(data(result)))
 }
 
-/// Structured content as it is; texts as one text; everything else as the protocol writes it.
-fn data(result: CallToolResult) -> Value {
-    match result.structured_content {
-        Some(Value::Object(object)) => Value::Object(object),
-        Some(value) => json!({"result": value}),
+/// Structured content as it is; texts as one text; everything else as the protocol writes it, in `content`. The runtime attaches pictures there.
+fn data(mut result: CallToolResult) -> Value {
+    match result.structured_content.take() {
+        Some(structured) => with_others(structured, result.content),
         None => match texts(&result.content) {
             Some(text) => json!({"text": text}),
             None => json!({"content": result.content}),
         },
+    }
+}
+
+/// Structured content is also the text of a result; other content is not in it.
+fn with_others(structured: Value, mut content: Vec<ContentBlock>) -> Value {
+    content.retain(|block| !matches!(block, ContentBlock::Text(_)));
+    match structured {
+        Value::Object(object) if content.is_empty() => Value::Object(object),
+        Value::Object(mut object) if !object.contains_key("content") => {
+            object.insert("content".to_owned(), json!(content));
+            Value::Object(object)
+        }
+        value if content.is_empty() => json!({"result": value}),
+        value => json!({"result": value, "content": content}),
     }
 }
 
@@ -106,6 +131,26 @@ fn transport(error: &(dyn Error + Send + Sync + 'static)) -> Failure {
         next = error.source();
     }
     lost()
+}
+
+/// How the server refused the credential of a call, if that is what happened.
+pub(super) fn refusal_of(error: &ServiceError) -> Option<TokenRefusal> {
+    let ServiceError::TransportSend(error) = error else { return None };
+    let mut next: Option<&(dyn Error + 'static)> = Some(&*error.error);
+    while let Some(error) = next {
+        match error.downcast_ref::<StreamableHttpError<HttpFault>>() {
+            Some(StreamableHttpError::AuthRequired(refused)) => {
+                // Without a demand for a token the status may be that of another server behind this one, and the call is not sent again.
+                let challenge = Challenge::read(&refused.www_authenticate_header);
+                return challenge.wants_token.then_some(TokenRefusal { challenge, lacks_scope: false });
+            }
+            Some(StreamableHttpError::InsufficientScope(refused)) => {
+                return Some(TokenRefusal { challenge: Challenge::read(&refused.www_authenticate_header), lacks_scope: true });
+            }
+            _ => next = error.source(),
+        }
+    }
+    None
 }
 
 fn http(fault: &StreamableHttpError<HttpFault>) -> Failure {

@@ -10,7 +10,10 @@ use werkruf_store::ToolPins;
 
 use super::config::{McpServerConfig, Reach};
 use super::link::{Connection, Link};
+use super::oauth::{Connector, LoginSettings, OAuthServices};
 use super::offer::Offer;
+use super::personal::PersonalServer;
+use super::personal_list;
 use super::session::Session;
 use crate::declared_fields::Variables;
 
@@ -20,6 +23,8 @@ pub struct McpServices {
     pub pins: Arc<dyn ToolPins>,
     pub clock: Clock,
     pub tasks: TaskTracker,
+    /// For servers at which people have accounts of their own.
+    pub oauth: OAuthServices,
 }
 
 /// The servers of a process. Nothing is opened before [`McpServers::apply`].
@@ -35,11 +40,19 @@ struct RunningServer {
     stop: CancellationToken,
 }
 
+/// A valid declaration, with its variables.
+struct Declared {
+    config: McpServerConfig,
+    reach: Reach,
+    login: Option<LoginSettings>,
+    digest: String,
+}
+
 /// A server as the operator sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServerState {
     pub name: String,
-    /// `connecting`, `connected` or `failed`.
+    /// `connecting`, `connected`, `failed` or `needs_connection`.
     pub state: &'static str,
     /// The protocol that was agreed on.
     pub protocol: Option<String>,
@@ -58,29 +71,25 @@ impl McpServers {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Connects to these servers, which are valid declarations, and to no others.
+    /// Connects to these servers, which are valid declarations, and to no others. Where `client` may reach other addresses than before, connections
+    /// to addresses are opened again.
     pub fn apply(&self, declared: &[McpServerConfig], client: &reqwest::Client, services: &McpServices, env: Variables<'_>) {
         let mut running = self.lock();
         let mut earlier = std::mem::take(&mut *running);
         for config in declared {
-            let Ok(reach) = config.reach(env) else { continue };
-            let digest = config.digest(&reach);
+            let (Ok(reach), Ok(login)) = (config.reach(env), config.login(env)) else { continue };
+            let digest = config.digest(&reach, login.as_ref(), &services.oauth.egress);
             let kept = earlier.iter().position(|server| server.digest == digest).map(|at| earlier.swap_remove(at));
-            running.push(kept.unwrap_or_else(|| self.start(config.clone(), reach, digest, client, services)));
+            running.push(kept.unwrap_or_else(|| self.start(Declared { config: config.clone(), reach, login, digest }, client, services)));
         }
         earlier.iter().for_each(|server| server.stop.cancel());
         self.changed.notify_one();
     }
 
-    fn start(
-        &self,
-        config: McpServerConfig,
-        reach: Reach,
-        digest: String,
-        client: &reqwest::Client,
-        services: &McpServices,
-    ) -> RunningServer {
-        let link = Arc::new(Link::new(config.concurrency));
+    fn start(&self, declared: Declared, client: &reqwest::Client, services: &McpServices) -> RunningServer {
+        let Declared { config, reach, login, digest } = declared;
+        let personal = login.and_then(|login| personal(&config, &reach, login, client, services));
+        let link = Arc::new(Link::new(config.concurrency, personal.clone()));
         let session = Arc::new(Session {
             reach,
             offer: Offer::new(config, Arc::clone(&link), Arc::clone(&services.pins), services.clock.clone()),
@@ -91,8 +100,21 @@ impl McpServers {
             compare: Notify::new(),
         });
         let stop = CancellationToken::new();
-        services.tasks.spawn(Arc::clone(&session).run(stop.clone()));
+        match personal {
+            Some(personal) => services.tasks.spawn(personal_list::follow(Arc::clone(&session), personal, stop.clone())),
+            None => services.tasks.spawn(Arc::clone(&session).run(stop.clone())),
+        };
         RunningServer { digest, session, stop }
+    }
+
+    /// The server of this name, if people have accounts of their own there.
+    pub fn personal(&self, name: &str) -> Option<Arc<PersonalServer>> {
+        self.all_personal().into_iter().find(|server| server.name() == name)
+    }
+
+    /// The servers at which people have accounts of their own, in the order of the configuration.
+    pub fn all_personal(&self) -> Vec<Arc<PersonalServer>> {
+        self.lock().iter().filter_map(|server| server.session.link.personal().cloned()).collect()
     }
 
     /// Waits until another tool is offered, or one no longer is.
@@ -127,12 +149,29 @@ impl McpServers {
     }
 }
 
+/// The part of a server with an address that has accounts of people.
+fn personal(
+    config: &McpServerConfig,
+    reach: &Reach,
+    login: LoginSettings,
+    client: &reqwest::Client,
+    services: &McpServices,
+) -> Option<Arc<PersonalServer>> {
+    let Reach::Http { url, headers } = reach else { return None };
+    let connector = Connector::new(config.name.clone(), url.clone(), login, client.clone(), services.oauth.clone());
+    Some(Arc::new(PersonalServer::new(connector, config.clone(), url.clone(), headers.clone(), client.clone())))
+}
+
 fn state(session: &Session) -> McpServerState {
     let offered = session.offer.offered();
     let (state, protocol, error) = match session.link.connection() {
         Connection::Connecting => ("connecting", None, None),
         Connection::Up(peer) => ("connected", peer.peer_info().map(|info| info.protocol_version.as_str().to_owned()), None),
         Connection::Down(why) => ("failed", None, Some(why)),
+        Connection::Absent => {
+            let hint = format!("nobody has connected an account; `werkruf connect {}` connects one", session.offer.config.name);
+            ("needs_connection", None, Some(hint))
+        }
     };
     McpServerState {
         name: session.offer.config.name.clone(),

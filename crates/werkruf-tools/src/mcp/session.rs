@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, PaginatedRequestParams, ProtocolVersion, Tool};
 use rmcp::service::{ClientCacheConfig, ClientLifecycleMode, NotificationContext, Peer, RunningService, serve_client_with_lifecycle};
+use rmcp::transport::IntoTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::common::client_side_sse::ExponentialBackoff;
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
@@ -21,7 +23,8 @@ use super::lines;
 use super::link::{Connection, Link};
 use super::offer::Offer;
 
-/// The time for opening a connection. A server of the older protocol that does not answer the first question takes ten seconds of it.
+/// The time for opening a connection. A program may take long to start, and an address of the older protocol that does not answer the first question
+/// takes ten seconds of it.
 const CONNECT: Duration = Duration::from_secs(60);
 const LIST: Duration = Duration::from_secs(30);
 /// Pins are compared this often, so that an acceptance counts on all servers of a cluster.
@@ -77,14 +80,44 @@ struct Opened {
     listed: Arc<Notify>,
 }
 
+/// Why there is no connection.
+enum NotOpened {
+    /// The server answered with an error or with something else, or closed the connection.
+    Refused(String),
+    Failed(String),
+}
+
+impl NotOpened {
+    fn into_reason(self) -> String {
+        match self {
+            Self::Refused(why) | Self::Failed(why) => why,
+        }
+    }
+}
+
+/// A connection whose protocol is agreed.
+async fn opened<T, E, A>(
+    listener: Listener,
+    transport: T,
+    lifecycle: ClientLifecycleMode,
+) -> Result<RunningService<RoleClient, Listener>, NotOpened>
+where
+    T: IntoTransport<RoleClient, E, A>,
+    E: std::error::Error + Send + Sync + 'static,
+{
+    let opening = serve_client_with_lifecycle(listener, transport, lifecycle);
+    let opened = tokio::time::timeout(CONNECT, opening).await.map_err(|_| NotOpened::Failed("it did not answer in time".to_owned()))?;
+    opened.map_err(|error| NotOpened::Refused(error.to_string()))
+}
+
 impl Session {
     /// Keeps the connection until `stop`.
     pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let server = self.offer.config.name.clone();
-        let (mut backoff, mut is_second) = (FIRST_BACKOFF, false);
+        let mut backoff = FIRST_BACKOFF;
         loop {
             let stable = Deadline::after(STABLE);
-            let Err(why) = self.connect_and_follow(&stop, is_second).await else { return };
+            let Err(why) = self.connect_and_follow(&stop).await else { return };
             if stable.passed() {
                 backoff = FIRST_BACKOFF;
             }
@@ -95,88 +128,99 @@ impl Session {
                 () = tokio::time::sleep(backoff) => {}
             }
             backoff = (backoff * 2).min(LONGEST_BACKOFF);
-            is_second = !is_second;
         }
     }
 
     /// Ok when it was stopped, else why the connection ended.
-    async fn connect_and_follow(&self, stop: &CancellationToken, is_second: bool) -> Result<(), String> {
+    async fn connect_and_follow(&self, stop: &CancellationToken) -> Result<(), String> {
         let opened = tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            opened = self.open(is_second) => opened?,
+            opened = self.open() => opened?,
         };
         let Opened { service, child, _pumps, listed } = opened;
         let (peer, cancel) = (service.peer().clone(), service.cancellation_token());
         // The SDK would keep lists for as long as the server says.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let mut closed = std::pin::pin!(service.waiting());
-        let ended = tokio::select! {
-            () = stop.cancelled() => Ok(()),
-            _ = &mut closed => Err("the server closed the connection".to_owned()),
-            why = self.follow(&peer, &listed) => Err(why),
+        let (ended, is_open) = tokio::select! {
+            () = stop.cancelled() => (Ok(()), true),
+            _ = &mut closed => (Err("the server closed the connection".to_owned()), false),
+            why = self.follow(&peer, &listed) => (Err(why), true),
         };
         self.link.set(Connection::Down("the connection is closed".to_owned()));
         // Closes the input of a program and ends a session.
         cancel.cancel();
-        let _ = tokio::time::timeout(CLOSE, closed).await;
+        if is_open {
+            let _ = tokio::time::timeout(CLOSE, closed).await;
+        }
         if let Some(child) = child {
             child.end().await;
         }
         ended
     }
 
-    /// Every second attempt with a program speaks the older protocol from the start: the SDK waits ten seconds for the first answer of the newer
-    /// one, which a program that starts slowly would never give in time.
-    async fn open(&self, is_second: bool) -> Result<Opened, String> {
-        let listed = Arc::new(Notify::new());
-        let listener = Listener { listed: Arc::clone(&listed) };
-        let lifecycle = if is_second && matches!(self.reach, Reach::Child { .. }) {
-            ClientLifecycleMode::Initialize
-        } else {
-            ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None }
-        };
-        let late = |_| "it did not answer in time".to_owned();
+    async fn open(&self) -> Result<Opened, String> {
         match &self.reach {
-            Reach::Http { url, headers } => {
-                let config = &self.offer.config;
-                let http = BoundedHttp::new(self.client.clone(), headers.clone(), config.max_response_bytes);
-                let mut options = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .max_concurrent_requests(config.concurrency.saturating_add(2));
-                let mut retries = ExponentialBackoff::default();
-                retries.max_times = Some(8);
-                retries.max_delay = Some(LONGEST_BACKOFF);
-                options.retry_config = Arc::new(retries);
-                let transport = StreamableHttpClientTransport::with_client(http, options);
-                let opening = serve_client_with_lifecycle(listener, transport, lifecycle);
-                let service = tokio::time::timeout(CONNECT, opening).await.map_err(late)?.map_err(|error| error.to_string())?;
-                Ok(Opened { service, child: None, _pumps: Vec::new(), listed })
-            }
-            Reach::Child { command, args, env } => {
-                let started = OwnedChild::start(command, args, env).map_err(|error| format!("`{command}` cannot be started: {error}"))?;
-                let (child, pipes) = started;
-                let (ours, theirs) = tokio::io::simplex(PIPE_BYTES);
-                let limit = usize::try_from(self.offer.config.max_response_bytes).unwrap_or(usize::MAX).saturating_add(ENVELOPE_BYTES);
-                let server = self.offer.config.name.clone();
-                let copying = async move {
-                    if let Err(error) = lines::copy(pipes.output, theirs, limit).await {
-                        tracing::warn!(server, "the output of an MCP server is given up: {error}");
-                    }
-                };
-                let pumps = vec![
-                    AbortOnDropHandle::new(self.tasks.spawn(copying)),
-                    AbortOnDropHandle::new(self.tasks.spawn(child::log_errors(self.offer.config.name.clone(), pipes.errors))),
-                ];
-                let transport = AsyncRwTransport::new_client(ours, pipes.input).with_max_line_length(limit);
-                let opening = serve_client_with_lifecycle(listener, transport, lifecycle);
-                let service = tokio::time::timeout(CONNECT, opening).await.map_err(late)?.map_err(|error| error.to_string())?;
-                Ok(Opened { service, child: Some(child), _pumps: pumps, listed })
-            }
+            Reach::Http { url, headers } => self.open_http(url.as_str(), headers).await,
+            Reach::Child { command, args, env } => match self.start_program(command, args, env, ClientLifecycleMode::Initialize).await {
+                Err(NotOpened::Refused(why)) => {
+                    let newer = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
+                    let opened = self.start_program(command, args, env, newer).await;
+                    opened.map_err(|second| format!("{why}; in the newer protocol: {}", second.into_reason()))
+                }
+                opened => opened.map_err(NotOpened::into_reason),
+            },
         }
+    }
+
+    async fn open_http(&self, url: &str, headers: &HeaderMap) -> Result<Opened, String> {
+        let config = &self.offer.config;
+        let http = BoundedHttp::new(self.client.clone(), headers.clone(), config.max_response_bytes);
+        let mut options = StreamableHttpClientTransportConfig::with_uri(url).max_concurrent_requests(config.concurrency.saturating_add(2));
+        let mut retries = ExponentialBackoff::default();
+        retries.max_times = Some(8);
+        retries.max_delay = Some(LONGEST_BACKOFF);
+        options.retry_config = Arc::new(retries);
+        let transport = StreamableHttpClientTransport::with_client(http, options);
+        let lifecycle = ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
+        let listed = Arc::new(Notify::new());
+        let service = opened(Listener { listed: Arc::clone(&listed) }, transport, lifecycle).await.map_err(NotOpened::into_reason)?;
+        Ok(Opened { service, child: None, _pumps: Vec::new(), listed })
+    }
+
+    /// A program is asked in the older protocol first. Nearly all programs know it, and none is judged by the time that it takes to start: the SDK
+    /// would give it ten seconds for the newer one. A program that refuses is started again for the newer protocol.
+    async fn start_program(
+        &self,
+        command: &str,
+        args: &[String],
+        env: &[(String, String)],
+        lifecycle: ClientLifecycleMode,
+    ) -> Result<Opened, NotOpened> {
+        let (child, pipes) =
+            OwnedChild::start(command, args, env).map_err(|error| NotOpened::Failed(format!("`{command}` cannot be started: {error}")))?;
+        // The end of the copy closes this pipe, and so the connection.
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let limit = usize::try_from(self.offer.config.max_response_bytes).unwrap_or(usize::MAX).saturating_add(ENVELOPE_BYTES);
+        let server = self.offer.config.name.clone();
+        let copying = async move {
+            if let Err(error) = lines::copy(pipes.output, theirs, limit).await {
+                tracing::warn!(server, "the output of an MCP server is given up: {error}");
+            }
+        };
+        let pumps = vec![
+            AbortOnDropHandle::new(self.tasks.spawn(copying)),
+            AbortOnDropHandle::new(self.tasks.spawn(child::log_errors(self.offer.config.name.clone(), pipes.errors))),
+        ];
+        let transport = AsyncRwTransport::new_client(ours, pipes.input).with_max_line_length(limit);
+        let listed = Arc::new(Notify::new());
+        let service = opened(Listener { listed: Arc::clone(&listed) }, transport, lifecycle).await?;
+        Ok(Opened { service, child: Some(child), _pumps: pumps, listed })
     }
 
     /// Follows the list of tools until a list fails, and returns why.
     async fn follow(&self, peer: &Peer<RoleClient>, listed: &Notify) -> String {
-        let mut list = match self.list(peer).await {
+        let mut list = match Self::list(peer).await {
             Ok(list) => list,
             Err(why) => return why,
         };
@@ -197,7 +241,7 @@ impl Session {
                 _ = compare.tick() => !self.offer.offered().changed.is_empty(),
             };
             if again {
-                list = match self.list(peer).await {
+                list = match Self::list(peer).await {
                     Ok(list) => list,
                     Err(why) => return why,
                 };
@@ -206,7 +250,7 @@ impl Session {
         }
     }
 
-    async fn compare(&self, list: &[Tool]) {
+    pub(super) async fn compare(&self, list: &[Tool]) {
         match self.offer.compare(list).await {
             Ok(true) => self.changed.notify_one(),
             Ok(false) => {}
@@ -218,7 +262,7 @@ impl Session {
     }
 
     /// The whole list, within bounds.
-    async fn list(&self, peer: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
+    pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
         let all = async {
             let (mut tools, mut cursor) = (Vec::new(), None);
             for _ in 0..MOST_PAGES {

@@ -11,7 +11,7 @@ use werkruf_llm::in_time;
 use super::definition::Definition;
 use super::link::Link;
 use super::result;
-use crate::declared_fields::fill_defaults;
+use crate::declared_fields::normalized;
 
 /// Where a server that knows this one finds the key of a call.
 const IDEMPOTENCY_KEY: &str = "werkruf/idempotency-key";
@@ -37,7 +37,11 @@ impl McpTool {
     async fn send(&self, args: Value, invocation: &Invocation) -> Result<Reply, Failure> {
         let sent = async {
             let _slot = self.slot().await?;
-            let peer = self.link.peer().await.ok_or_else(result::unreachable)?;
+            // The connection of a person is opened with the token of the person.
+            let shared = match self.link.personal() {
+                Some(_) => None,
+                None => Some(self.link.peer().await.ok_or_else(result::unreachable)?),
+            };
             // A running turn may still have a tool whose definition has changed since.
             if !self.link.offers(&self.definition.spec.name, &self.definition.digest) {
                 let message =
@@ -50,8 +54,12 @@ impl McpTool {
             meta.insert(IDEMPOTENCY_KEY.to_owned(), json!(invocation.idempotency_key));
             params.meta = Some(RequestMetaObject(meta));
             // A request that is dropped before its answer is canceled at the server.
-            let response = peer.call_tool_once(params).await.map_err(|error| result::failure(&error))?;
-            result::reply(response)
+            let response = match (shared, self.link.personal()) {
+                (Some(peer), _) => peer.call_tool_once(params).await.map_err(|error| result::failure(&error))?,
+                (None, Some(personal)) => Box::pin(personal.call(params, invocation)).await?,
+                (None, None) => return Err(result::unreachable()),
+            };
+            result::reply(response, self.definition.spec.effect)
         };
         tokio::select! {
             biased;
@@ -74,10 +82,8 @@ impl ToolObject for McpTool {
         &self.definition.parameters
     }
 
-    fn normalize(&self, mut args: Value) -> Result<Value, Vec<Violation>> {
-        fill_defaults(&mut args, &self.definition.parameters);
-        let violations = self.shape.as_ref().map(|shape| shape.violations(&args)).unwrap_or_default();
-        if violations.is_empty() { Ok(args) } else { Err(violations) }
+    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
+        normalized(args, &self.definition.parameters, self.shape.as_ref())
     }
 
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {

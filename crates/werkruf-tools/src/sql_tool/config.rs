@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use werkruf_contract::{Need, Shape, Trust};
 use werkruf_store::{Dialect, NamedQuery, OperatorDatabase, OperatorPostgres, OperatorSqlite};
 
@@ -13,9 +12,6 @@ use crate::declared_fields::{self, ConfigFault, Variables, expand};
 
 /// The parameters that say who calls.
 const OF_THE_CALLER: [&str; 3] = ["tenant_id", "user_id", "branch_id"];
-
-/// The timeout of one attempt where the declaration names none.
-pub(super) const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 
 /// One `[[tools]]` entry with `kind = "sql"`. A missing field is read as an empty one, so that all faults are found in one pass.
 #[derive(Clone, Deserialize, Serialize)]
@@ -43,13 +39,13 @@ pub struct SqlToolConfig {
     #[serde(default)]
     pub timeout_ms: Option<u64>,
     /// Attempts in all, the first included.
-    #[serde(default = "three")]
+    #[serde(default = "declared_fields::three")]
     pub attempts: u32,
     /// How long an identical call may reuse the result; inside the turn if it is left out.
     #[serde(default)]
     pub reuse_s: Option<u64>,
     /// How often one turn may make the very same call.
-    #[serde(default = "three")]
+    #[serde(default = "declared_fields::three")]
     pub repeat_limit: u32,
     /// Calls at the same time at most, which is also the number of connections.
     #[serde(default = "four")]
@@ -67,7 +63,7 @@ pub struct SqlToolConfig {
     #[serde(default)]
     pub trust: Trust,
     /// The largest result as JSON.
-    #[serde(default = "one_mebibyte")]
+    #[serde(default = "declared_fields::one_mebibyte")]
     pub max_response_bytes: u64,
 }
 
@@ -75,16 +71,8 @@ const fn two_hundred() -> usize {
     200
 }
 
-const fn three() -> u32 {
-    3
-}
-
 const fn four() -> usize {
     4
-}
-
-const fn one_mebibyte() -> u64 {
-    1_048_576
 }
 
 /// Prints only the name, because the address may contain a password.
@@ -97,9 +85,7 @@ impl std::fmt::Debug for SqlToolConfig {
 impl SqlToolConfig {
     /// Bounds the timeout of a tool that names none by the limit for tools.
     pub fn bound_timeout(&mut self, limit_ms: u64) {
-        if self.timeout_ms.is_none() && limit_ms < DEFAULT_TIMEOUT_MS {
-            self.timeout_ms = Some(limit_ms);
-        }
+        self.timeout_ms = declared_fields::bounded_timeout(self.timeout_ms, limit_ms);
     }
 
     /// Everything that is wrong with the declaration; `env` reads the environment.
@@ -107,7 +93,7 @@ impl SqlToolConfig {
         let mut faults: Vec<ConfigFault> = declared_fields::name_faults(&self.name).into_iter().collect();
         faults.extend(declared_fields::description_fault(&self.description));
         faults.extend(declared_fields::zero_faults([
-            ("/timeout_ms", self.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
+            ("/timeout_ms", declared_fields::timeout_ms(self.timeout_ms)),
             ("/attempts", u64::from(self.attempts)),
             ("/repeat_limit", u64::from(self.repeat_limit)),
             ("/max_rows", self.max_rows as u64),
@@ -176,8 +162,7 @@ impl SqlToolConfig {
 
     /// Identifies this declaration, so that results of a different declaration are never reused.
     pub(super) fn digest(&self) -> String {
-        // A declaration has only texts and numbers, which always serialize.
-        werkruf_contract::hex(&Sha256::digest(serde_json::to_vec(self).unwrap_or_default()))
+        declared_fields::digest(self)
     }
 }
 

@@ -17,7 +17,7 @@ use werkruf_store::{BoundedRead, OperatorDatabase, ReadError, ReadRows};
 
 pub use config::SqlToolConfig;
 
-use crate::declared_fields::{ConfigFault, Variables, fill_defaults};
+use crate::declared_fields::{ConfigFault, Variables, normalized, timeout_ms};
 
 /// A query that an operator declared.
 pub struct SqlTool {
@@ -39,7 +39,7 @@ impl SqlTool {
         let (parameters, shape) = config.schema()?;
         let query = config.query(env)?;
         let names = query.names().to_vec();
-        let timeout = Duration::from_millis(config.timeout_ms.unwrap_or(config::DEFAULT_TIMEOUT_MS));
+        let timeout = Duration::from_millis(timeout_ms(config.timeout_ms));
         let spec = ToolSpec {
             permission: config.need()?,
             timeout: Some(timeout),
@@ -85,10 +85,8 @@ impl ToolObject for SqlTool {
         &self.parameters
     }
 
-    fn normalize(&self, mut args: Value) -> Result<Value, Vec<Violation>> {
-        fill_defaults(&mut args, &self.parameters);
-        let violations = self.shape.violations(&args);
-        if violations.is_empty() { Ok(args) } else { Err(violations) }
+    fn normalize(&self, args: Value) -> Result<Value, Vec<Violation>> {
+        normalized(args, &self.parameters, Some(&self.shape))
     }
 
     fn call(&self, args: Value, invocation: Invocation) -> BoxFuture<'_, Result<Reply, Failure>> {

@@ -226,6 +226,25 @@ pub(crate) fn json_with_values<T: DeserializeOwned>(raw: &RawBody) -> Result<T, 
     json(raw)
 }
 
+/// A longer body is parsed on a thread for blocking work.
+const MAX_INLINE_BYTES: usize = 64 * 1024;
+
+/// Parses a body that may be long.
+pub(crate) async fn parse_long<T: Send + 'static>(
+    raw: RawBody,
+    parse: impl FnOnce(&RawBody) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if raw.len() <= MAX_INLINE_BYTES { parse(&raw) } else { run_blocking(move || parse(&raw)).await? }
+}
+
+/// Runs work on a blocking thread: reading a large body would delay other requests.
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "the task that reads a body panicked or was aborted");
+        ApiError::internal()
+    })
+}
+
 /// The fields of a body that have one of these names. `admitted` is asked before values are built.
 pub(crate) fn json_fields(
     raw: &RawBody,

@@ -135,7 +135,7 @@ impl ConversationStream {
         if let Some(PartialAnswer { turn_id, step, content }) =
             partial.filter(|partial| !self.cursor.is_stored(partial.turn_id, partial.step))
         {
-            let data = serde_json::to_string(&AssistantSnapshot { content, step, turn_id });
+            let data = serde_json::to_string(&AssistantSnapshot::text(content, step, turn_id));
             frame(&mut out, None, EventType::AssistantSnapshot, &data.map_err(|error| StoreError::Broken(error.to_string()))?);
         }
         self.phase = Phase::Live(LiveBody::of_conversation(subscription, std::mem::take(&mut self.cursor)));

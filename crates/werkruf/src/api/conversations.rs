@@ -1,5 +1,6 @@
 //! Conversations, their messages and their session state.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -18,7 +19,7 @@ use super::body::{Params, PathParam};
 use super::error::ApiError;
 use super::page::{self, PageQuery};
 use super::policy::{ApiCaller, Policy};
-use super::view::{Iso, raw};
+use super::view::{Iso, json_column, raw};
 use super::{ApiState, body, history, lookup};
 use crate::identity::Visibility;
 
@@ -86,11 +87,18 @@ pub(crate) struct MessageView<'a> {
     /// `pending`, `success` or `error`.
     status: Option<&'a str>,
     #[schema(value_type = Object)]
-    metadata: Option<&'a RawValue>,
+    metadata: Option<BTreeMap<String, &'a RawValue>>,
     /// Null while the message is queued.
     seq: Option<i64>,
     turn_id: Option<Uuid>,
     tokens: Option<i64>,
+}
+
+/// What only the provider may read again stays here: arguments in it are not redacted.
+fn metadata(column: &str) -> Option<BTreeMap<String, &RawValue>> {
+    let mut fields: BTreeMap<String, &RawValue> = json_column(column)?;
+    fields.remove("carry");
+    Some(fields)
 }
 
 impl<'a> From<&'a MessageRow> for MessageView<'a> {
@@ -105,7 +113,7 @@ impl<'a> From<&'a MessageRow> for MessageView<'a> {
             tool_call_id: row.tool_call_id.as_deref(),
             tool_name: row.tool_name.as_deref(),
             status: row.status.as_deref(),
-            metadata: raw(Some(&row.metadata)),
+            metadata: metadata(&row.metadata),
             seq: row.seq,
             turn_id: row.turn_id,
             tokens: row.tokens,

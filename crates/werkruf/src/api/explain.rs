@@ -113,7 +113,8 @@ async fn explain(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathPara
     Ok(Json(explanation).into_response())
 }
 
-/// The assistant message that contains the call. The id in the message is `call_<id>` or the id that the model server sent.
+/// The assistant message that contains the call. The id in the message is `call_<id>` or the id that the model server sent; for a call that the
+/// provider asked for, the id of its request.
 fn message_of_call<'a>(messages: &'a [MessageRow], call: &CallRow) -> Option<&'a MessageRow> {
     #[derive(Deserialize)]
     struct StoredCall {
@@ -125,5 +126,6 @@ fn message_of_call<'a>(messages: &'a [MessageRow], call: &CallRow) -> Option<&'a
         calls.iter().any(|known| known.id == id)
     };
     let with_call = |id: &str| messages.iter().find(|message| holds(message, id));
-    with_call(&own_id).or_else(|| call.call_id.as_deref().and_then(with_call))
+    let asked = call.item_id.as_deref().filter(|_| call.runner == Runner::Provider);
+    with_call(&own_id).or_else(|| call.call_id.as_deref().or(asked).and_then(with_call))
 }

@@ -197,10 +197,10 @@ async fn add(
     body: body::RequestBody,
 ) -> Result<Json<AddedDocuments>, ApiError> {
     let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
-    let mut shape: Shape = body::json(&raw)?;
+    let mut shape: Shape = body::parse_long(raw.clone(), |raw| body::json(raw)).await?;
     shape.collection = identity.collection_for(shape.collection)?;
     check_write(&api, &identity, shape.collection.as_deref().unwrap_or(DEFAULT_COLLECTION)).await?;
-    let (collection, documents) = read(&raw, shape)?;
+    let (collection, documents) = body::parse_long(raw.clone(), |raw| read(raw, shape)).await?;
     let (app, tenant_id, held) = (Arc::clone(&api.app), identity.tenant_id, raw.held());
     let adding = api.run_detached(async move {
         let _held = held;

@@ -4,7 +4,7 @@
 //! [`Policy`]. `/openapi.json` is generated from the code; `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi`
 //! writes the committed copy.
 //!
-//! Invariants: only the routes in `open_routes` and the files of `pages` answer without a credential, and an unknown path needs one too; every authenticated
+//! Invariants: only the routes in `open_routes`, the pages of `connect_pages` and the files of `pages` answer without a credential, and an unknown path needs one too; every authenticated
 //! route has a policy; every error is an [`ApiError`].
 
 mod access_log;
@@ -19,6 +19,8 @@ mod byte_budget;
 pub(crate) mod call_view;
 mod calls;
 pub(crate) mod chat;
+mod connect_pages;
+mod connections;
 mod console;
 pub(crate) mod context;
 mod conversation_stream;
@@ -129,6 +131,7 @@ fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
         .merge(timeline::routes())
         .merge(stream::routes())
         .merge(console::routes())
+        .merge(connections::routes())
         .merge(calls::routes())
         .merge(approvals::routes())
         .merge(outbox::routes())
@@ -188,7 +191,7 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(envelope::unknown_route)
         .layer(from_fn_with_state(Arc::clone(&api), byte_budget::hold))
         .layer(from_fn_with_state(Arc::clone(&api), policy::authenticate))
-        .merge(open.merge(pages::routes()).method_not_allowed_fallback(envelope::method_not_allowed))
+        .merge(open.merge(pages::routes()).merge(connect_pages::routes()).method_not_allowed_fallback(envelope::method_not_allowed))
         .layer(from_fn(pages::lead_to_console))
         .layer(from_fn_with_state(Arc::clone(&api), outage::refuse))
         .layer(cors)

@@ -1,12 +1,14 @@
 //! The pages of the console and of the API reference. Their files are part of the program (`build.rs`), and no page runs a script that is not.
 
-use std::sync::Arc;
+use std::io::Read;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use flate2::read::GzDecoder;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LOCATION,
     REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -15,14 +17,31 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::{ApiError, ApiState, body, console};
 
-/// A file that is part of the program.
+/// A file that is part of the program, compressed where that is smaller.
 struct EmbeddedFile {
     path: &'static str,
-    content: &'static [u8],
-    /// The same, compressed, where that is smaller.
-    gzip: Option<&'static [u8]>,
+    stored: &'static [u8],
+    is_gzip: bool,
     /// Of the content.
     digest: &'static str,
+    /// The content for clients that do not take gzip.
+    inflated: OnceLock<Vec<u8>>,
+}
+
+impl EmbeddedFile {
+    const fn new(path: &'static str, stored: &'static [u8], is_gzip: bool, digest: &'static str) -> Self {
+        Self { path, stored, is_gzip, digest, inflated: OnceLock::new() }
+    }
+
+    fn plain(&'static self) -> &'static [u8] {
+        let inflate = || {
+            let mut content = Vec::new();
+            // The file was compressed by the build of this program.
+            let _ = GzDecoder::new(self.stored).read_to_end(&mut content);
+            content
+        };
+        if self.is_gzip { self.inflated.get_or_init(inflate) } else { self.stored }
+    }
 }
 
 include!(concat!(env!("OUT_DIR"), "/embedded_files.rs"));
@@ -85,7 +104,7 @@ pub(crate) fn console_page(request: &Request, status: StatusCode) -> Response {
 async fn docs_file(request: Request) -> Response {
     let path = request.uri().path().strip_prefix("/docs/").unwrap_or_default();
     let path = if path.is_empty() { "docs.html" } else { path };
-    match OWN_PAGES.iter().chain(SWAGGER_UI).find(|file| file.path == path) {
+    match OWN_PAGES.iter().chain(&SWAGGER_UI).find(|file| file.path == path) {
         Some(file) => serve(file, request.headers(), StatusCode::OK),
         None => missing(),
     }
@@ -96,10 +115,7 @@ fn missing() -> Response {
 }
 
 fn serve(file: &'static EmbeddedFile, headers: &HeaderMap, status: StatusCode) -> Response {
-    let (content, encoding) = match file.gzip.filter(|_| takes_gzip(headers)) {
-        Some(gzip) => (gzip, "gzip"),
-        None => (file.content, "plain"),
-    };
+    let (content, encoding) = if file.is_gzip && takes_gzip(headers) { (file.stored, "gzip") } else { (file.plain(), "plain") };
     let tag = format!("\"{}-{encoding}\"", file.digest);
     let known = headers.get_all(IF_NONE_MATCH).iter().any(|tags| tags.to_str().is_ok_and(|tags| tags.contains(&tag)));
     let mut response = if known && status == StatusCode::OK {
@@ -111,7 +127,7 @@ fn serve(file: &'static EmbeddedFile, headers: &HeaderMap, status: StatusCode) -
     if encoding == "gzip" {
         fields.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    if file.gzip.is_some() {
+    if file.is_gzip {
         fields.insert(VARY, HeaderValue::from_static("accept-encoding"));
     }
     if let Ok(tag) = HeaderValue::from_str(&tag) {

@@ -27,6 +27,8 @@ pub enum Policy {
     Chat,
     /// Scope tools, and a user.
     Invoke,
+    /// Scope chat or tools, and a user: connects an account of the user.
+    Connect,
     /// Scope tools, read, chat or admin: speaks the Model Context Protocol. Its methods have policies of their own.
     Mcp,
     /// Scope read or chat, and a user. With scope admin the user is optional and all rows of the tenant are visible.
@@ -58,6 +60,7 @@ impl Policy {
             Self::Any => return Ok(()),
             Self::Chat => (scopes.chat, "chat"),
             Self::Invoke => (scopes.tools, "tools"),
+            Self::Connect => (scopes.chat || scopes.tools, "chat or tools"),
             Self::Mcp => (scopes.tools || scopes.read || scopes.chat || scopes.admin, "tools, read or chat"),
             Self::Read => (scopes.read || scopes.chat || scopes.admin, "read or chat"),
             Self::ReadTools => (scopes.tools || scopes.read || scopes.admin, "tools or read"),
@@ -74,7 +77,7 @@ impl Policy {
             return Err(ApiError::forbidden("forbidden", format!("This key lacks the scope: {needed} is needed.")));
         }
         match self {
-            Self::Chat | Self::Invoke => identity.caller().map(|_| ()),
+            Self::Chat | Self::Invoke | Self::Connect => identity.caller().map(|_| ()),
             Self::Read | Self::ReadApprovals | Self::Decide | Self::Change | Self::StopCall | Self::RetryCall | Self::WriteDocuments => {
                 identity.visibility().map(|_| ())
             }

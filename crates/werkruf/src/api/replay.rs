@@ -6,7 +6,7 @@ use bytes::BytesMut;
 use http::{HeaderName, HeaderValue, StatusCode};
 use werkruf_contract::{TurnStatus, Uuid};
 use werkruf_runtime::{InvokeOutcome, complete_event, output_of};
-use werkruf_store::{CallFilter, Page, TurnRow};
+use werkruf_store::{CallFilter, CallRow, Page, TurnRow};
 
 use super::chat::{ResponseMode, RunningTurn, set_conversation_header};
 use super::error::ApiError;
@@ -83,15 +83,20 @@ async fn stored_answer(api: &ApiState, turn: &TurnRow) -> Result<Response, ApiEr
 /// Answers a repeated direct call with the result of the first call.
 pub(crate) async fn invoke(api: &ApiState, tenant_id: Uuid, turn_id: Uuid, same_body: bool) -> Result<(Uuid, InvokeOutcome), ApiError> {
     let turn = first_turn(api, tenant_id, turn_id, same_body).await?;
-    let filter = CallFilter { turn_id: Some(turn.id), ..CallFilter::default() };
-    let calls = api.app.records().calls(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
-    let call = calls.first().ok_or_else(turn_deleted)?;
+    let call = call_of_turn(api, tenant_id, turn.id).await?.ok_or_else(turn_deleted)?;
     if !call.status.is_terminal()
         && let Some(approval) = approvals::pending_approval_of_turn(api.app.approvals(), tenant_id, turn_id).await?
     {
         return Ok((call.id, InvokeOutcome::Awaiting { approval_id: approval.id }));
     }
-    Ok((call.id, InvokeOutcome::Done(Box::new(output_of(call)))))
+    Ok((call.id, InvokeOutcome::Done(Box::new(output_of(&call)))))
+}
+
+/// The call of a turn that is a direct call.
+pub(crate) async fn call_of_turn(api: &ApiState, tenant_id: Uuid, turn_id: Uuid) -> Result<Option<CallRow>, ApiError> {
+    let filter = CallFilter { turn_id: Some(turn_id), ..CallFilter::default() };
+    let mut calls = api.app.records().calls(tenant_id, filter, Page { limit: 1, ..Page::default() }).await?;
+    Ok(calls.pop())
 }
 
 /// Marks a response as the answer to a repeated request.

@@ -59,7 +59,7 @@ async fn follow(ApiCaller { api, identity }: ApiCaller) -> Result<Response, ApiE
         of_tenant,
         of_server,
         keep_alive: keep_alive_timer(),
-        begun: false,
+        opened: false,
         ended: false,
     };
     let chunks = stream::unfold(hints, |mut hints| async move { hints.next().await.map(|chunk| (Ok::<_, Infallible>(chunk), hints)) });
@@ -73,14 +73,14 @@ struct HintStream {
     /// Alerts of the server, for the operator.
     of_server: Option<Receiver<HintBatch>>,
     keep_alive: Interval,
-    begun: bool,
+    opened: bool,
     ended: bool,
 }
 
 impl HintStream {
     /// The next chunk of the body. hyper polls for it only after the client took the one before.
     async fn next(&mut self) -> Option<Bytes> {
-        if !std::mem::replace(&mut self.begun, true) {
+        if !std::mem::replace(&mut self.opened, true) {
             return Some(Bytes::from_static(OPENED));
         }
         while !self.ended {

@@ -34,12 +34,12 @@ struct RefusedTool {
 #[schema(as = McpServer)]
 struct ServerView {
     name: String,
-    /// `connecting`, `connected` or `failed`.
+    /// `connecting`, `connected`, `failed`, or `needs_connection` while nobody has an account connected at a server that wants one.
     #[schema(value_type = String)]
     state: &'static str,
     /// The version of the protocol that was agreed on.
     protocol: Option<String>,
-    /// Why there is no connection.
+    /// Why there is no connection, and what to do.
     error: Option<String>,
     /// The tools that can be called.
     tools: Vec<String>,

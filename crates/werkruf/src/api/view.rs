@@ -1,7 +1,7 @@
 //! Stored values in responses: times with milliseconds and `Z`, JSON columns as JSON.
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 /// A time in the format of the tables.
@@ -16,13 +16,13 @@ impl Serialize for Iso {
 
 /// A JSON column, copied without parsing; null if the column is not JSON.
 pub(crate) fn raw(text: Option<&str>) -> Option<&RawValue> {
-    text.and_then(|text| match serde_json::from_str(text) {
-        Ok(raw) => Some(raw),
-        Err(error) => {
-            tracing::error!(%error, "a stored JSON column is not JSON");
-            None
-        }
-    })
+    text.and_then(json_column)
+}
+
+/// A JSON column; null if the column is not what it must be.
+pub(crate) fn json_column<'a, T: Deserialize<'a>>(text: &'a str) -> Option<T> {
+    let read = serde_json::from_str(text);
+    read.inspect_err(|error| tracing::error!(%error, "a stored JSON column is not JSON")).ok()
 }
 
 /// A stored error of a call or a turn; its cause and endpoint are for scope admin only.

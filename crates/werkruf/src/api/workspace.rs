@@ -63,13 +63,13 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
     let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
     raw.reserve_all_values()?;
     let app = Arc::clone(&api.app);
-    let (text, mut batch) = run_blocking(move || read(&raw, |module| app.has_module(module))).await??;
+    let (text, mut batch) = body::run_blocking(move || read(&raw, |module| app.has_module(module))).await??;
     check_tenant(&api, &identity, &batch).await?;
     batch.by = identity.author();
     let (id, now) = (api.app.clock.new_id(), api.app.clock.now());
     match api.app.store.import(batch, id, now).await? {
         Ok(report) => Ok(Json(Imported { tenant_id: report.tenant_id, written: report.written }).into_response()),
-        Err(mut errors) => Err(run_blocking(move || {
+        Err(mut errors) => Err(body::run_blocking(move || {
             add_lines(&text, &mut errors);
             import_error(&errors)
         })
@@ -86,14 +86,6 @@ pub(super) fn read(raw: &[u8], is_on: impl Fn(&str) -> bool) -> Result<(String, 
             .details(json!([{"path": format!("/{list}"), "message": "belongs to a module that is off"}])),
     })?;
     Ok((text.to_owned(), batch))
-}
-
-/// Runs work on a blocking thread: parsing a large file would delay other requests.
-async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| {
-        tracing::error!(%error, "the task that reads an import panicked or was aborted");
-        ApiError::internal()
-    })
 }
 
 /// Checks the tenant of an import. The operator may import into any tenant and create new ones, a key with scope admin only into

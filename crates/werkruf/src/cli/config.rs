@@ -101,6 +101,7 @@ pub(super) async fn check_model(config: &Config, client: &reqwest::Client) -> Re
         today: Clock::system(config.clock_offset_s).now().to_zoned(TimeZone::UTC).date(),
         temperature: None,
         max_output_tokens: None,
+        approvals: Arc::default(),
     };
     Ok(match answer(provider.as_ref(), request).await {
         Ok(answer) => verdict(&answer),

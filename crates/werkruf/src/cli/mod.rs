@@ -11,6 +11,7 @@ mod budgets;
 mod calls;
 mod chat;
 mod config;
+mod connect;
 mod contract;
 mod conversations;
 mod database;
@@ -149,6 +150,8 @@ enum Command {
     /// List, describe and call tools
     #[command(subcommand)]
     Tools(tools::Command),
+    /// Connect an account at a server that wants a login of each person, and wait until it is connected
+    Connect(connect::Command),
     /// List, show, retry and cancel tool calls
     #[command(subcommand)]
     Calls(calls::Command),
@@ -331,6 +334,7 @@ async fn dispatch(cli: Cli, environment: Environment) -> Outcome {
         Some(Command::Chat(command)) => chat::run(&session, command).await,
         Some(Command::Conversations(command)) => conversations::run(&session, command).await,
         Some(Command::Tools(command)) => tools::run(&session, command).await,
+        Some(Command::Connect(command)) => connect::run(&session, &command).await,
         Some(Command::Calls(command)) => calls::run(&session, command).await,
         Some(Command::Approvals(command)) => approvals::run(&session, command).await,
         Some(Command::Outbox(command)) => outbox::run(&session, command).await,

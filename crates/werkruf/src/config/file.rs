@@ -147,6 +147,7 @@ pub(super) struct WebhookSection {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct ApprovalsSection {
     pub four_eyes: Option<bool>,
+    pub provider_role: Option<String>,
 }
 
 /// Any whole number is read, so that each invalid one gets its own message.

@@ -67,10 +67,10 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
     let model = model::merge(document, environment, violations);
     let modules = ModulesOn::of(document, violations);
     let egress = egress(document, violations);
-    let alerts = alerts::merge(document, &database, violations);
     let config = Config {
         listen,
         metrics_listen,
+        alerts: alerts::merge(document, &database, violations),
         database,
         postgres: postgres::merge(document, environment, limits.turns.lease_ttl_ms, violations),
         admin_key: admin_key(environment, violations),
@@ -84,7 +84,6 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         bytes_in_flight: limits.bytes_in_flight,
         auth: auth(document, violations),
         retention: retention(document, violations),
-        alerts,
         tokens: tokens::merge(document, environment, violations),
         prices: prices::merge(document, environment, violations),
         // Only documents have vectors.
@@ -113,6 +112,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         disabled_tools: document.file.disabled_tools.clone(),
         safety: document.file.safety.clone(),
         on_disconnect: openai::merge(document, violations),
+        provider_role: provider_role(document, violations),
         four_eyes: document.file.approvals.four_eyes.unwrap_or(document.path.is_some() || !listen.ip().is_loopback()),
         file: document.path.clone(),
         warnings: unread::warnings(document, flags, environment),
@@ -135,6 +135,17 @@ fn address(document: &Document, setting: &Setting<'_>) -> Result<SocketAddr, Con
     text.parse().map_err(|_| {
         document.violation(setting.place, format!("`{}` is not an address to listen on; write one such as 127.0.0.1:8080", setting.text))
     })
+}
+
+fn provider_role(document: &Document, violations: &mut Vec<ConfigViolation>) -> String {
+    match document.file.approvals.provider_role.as_deref() {
+        None => "admin".to_owned(),
+        Some(role) if role.trim().is_empty() => {
+            let message = "must name a role, such as \"admin\"";
+            reject(violations, document.violation("/approvals/provider_role", format!("`provider_role` {message}")), String::new())
+        }
+        Some(role) => role.to_owned(),
+    }
 }
 
 fn secret_key(environment: &Environment, violations: &mut Vec<ConfigViolation>) -> Option<SecretString> {

@@ -193,6 +193,8 @@ pub struct Config {
     pub on_disconnect: OnDisconnect,
     /// Whoever asked for a call cannot approve it. By default off where a demo runs: on a loopback bind without a config file.
     pub four_eyes: bool,
+    /// Who decides whether the model's provider may run a call for which it asks.
+    pub provider_role: String,
     /// `None`: on a loopback bind, for a new database, without a config file.
     pub sample_data: Option<bool>,
     pub test_tools: bool,

@@ -63,6 +63,7 @@ const TEMPLATE: &str = r#"# werkruf.toml: the configuration of this server. Ever
 
 # [approvals]
 # four_eyes = true                     # whoever asked for a call cannot approve it
+# provider_role = "admin"              # who approves calls that the model's provider runs itself
 
 # [openai]
 # on_disconnect = "cancel"             # a client that leaves a stream under /v1 cancels its turn; "finish": the turn goes on

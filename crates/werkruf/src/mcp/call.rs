@@ -17,7 +17,6 @@ use werkruf_contract::{Cancel, Effect, ErrorCode, Progress, TRACEPARENT, ToolOut
 use werkruf_runtime::{Idempotency, Invoke, InvokeOutcome, Refusal, StartedCall};
 
 use super::request::McpRequest;
-use super::sessions::RESUME_WINDOW;
 use super::{call_result, tasks};
 use crate::api::body::KEY_LIMIT;
 use crate::api::policy::Policy;
@@ -75,9 +74,7 @@ pub(super) async fn call(request: McpRequest, params: CallToolRequestParams, can
         return tasks::waiting(&request, job_id, *approval_id).await;
     }
     let result = call_result::of_outcome(job_id, outcome, identity.scopes.admin);
-    if request.in_session {
-        hold_answer(&request, &result);
-    }
+    request.count_answer(&result);
     Ok(result.into())
 }
 
@@ -176,7 +173,7 @@ impl WatchedCall {
         tokio::select! {
             biased;
             outcome = &mut outcome => return Ok((job_id, outcome?)),
-            () = self.canceled.raised() => drop(runtime.cancel_call(tenant_id, job_id).await?),
+            () = self.canceled.raised() => drop(runtime.withdraw_call(tenant_id, job_id).await?),
             () = self.nobody_waits() => drop(runtime.cancel_abandoned(tenant_id, job_id).await?),
         }
         Ok((job_id, outcome.await?))
@@ -199,7 +196,9 @@ impl WatchedCall {
                 biased;
                 settled = runtime.settled(tenant_id, turn_id) => drop(settled?),
                 () = self.canceled.raised() => {
-                    runtime.cancel_turn(tenant_id, turn_id).await?;
+                    if let Some(call) = replay::call_of_turn(&self.api, tenant_id, turn_id).await? {
+                        runtime.withdraw_call(tenant_id, call.id).await?;
+                    }
                     runtime.settled(tenant_id, turn_id).await?;
                 }
             }
@@ -224,16 +223,4 @@ fn pending_job(outcome: &InvokeOutcome) -> Option<Uuid> {
         return None;
     }
     failed.error.details.as_ref().and_then(|details: &Map<String, Value>| details.get("earlier_job_id")?.as_str()?.parse().ok())
-}
-
-/// The SDK keeps the answers of a session for a while, for clients whose stream was cut. Their memory is counted that long.
-fn hold_answer(request: &McpRequest, result: &rmcp::model::CallToolResult) {
-    let bytes = serde_json::to_vec(result).map_or(0, |text| text.len());
-    let body = request.body.clone();
-    if body.hold_answer(bytes) {
-        request.api.app.tasks.spawn(async move {
-            tokio::time::sleep(RESUME_WINDOW).await;
-            drop(body);
-        });
-    }
 }

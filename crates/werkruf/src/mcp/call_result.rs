@@ -3,7 +3,7 @@
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde_json::{Map, Value, json};
 use werkruf_contract::{ToolOutput, Uuid};
-use werkruf_runtime::InvokeOutcome;
+use werkruf_runtime::{InvokeOutcome, NamedData};
 
 use super::request::error_fields;
 use crate::api::ApiError;
@@ -43,11 +43,17 @@ pub(super) fn of_refusal(error: &ApiError) -> CallToolResult {
 }
 
 fn of_data(data: Value, meta: Map<String, Value>) -> CallToolResult {
+    // Pictures and files are blocks of their own, and the data only names them.
+    let (data, attached) = match NamedData::of(&data) {
+        Some(named) => (named.data.clone(), named.blocks(&data)),
+        None => (data, Vec::new()),
+    };
     let text = match &data {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let mut result = CallToolResult::success(vec![ContentBlock::text(text)]);
+    let attached = attached.into_iter().filter_map(|block| serde_json::from_value(block).ok());
+    let mut result = CallToolResult::success(std::iter::once(ContentBlock::text(text)).chain(attached).collect());
     // Before 2026-07-28 structured content is an object.
     result.structured_content = Some(data).filter(Value::is_object);
     result.meta = Some(MetaObject(meta));

@@ -7,9 +7,11 @@ use http::request::Parts;
 use rmcp::model::{ErrorCode, ErrorData, RequestId, RequestMetaObject};
 use rmcp::service::RequestContext;
 use rmcp::{Peer, RoleServer};
+use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::sessions::RESUME_WINDOW;
 use crate::api::body::RawBody;
 use crate::api::policy::Authenticated;
 use crate::api::{ApiError, ApiState};
@@ -49,6 +51,31 @@ impl McpRequest {
         Ok(Self { api, identity, headers: parts.headers, body, id, meta, peer, left, speaks_tasks, in_session })
     }
 
+    /// Counts the answer to a call, which cannot be refused any more, as long as it is kept.
+    pub(super) fn count_answer(&self, answer: &impl Serialize) {
+        if self.in_session && self.body.hold_answer(size(answer)) {
+            self.keep_body();
+        }
+    }
+
+    /// Reserves the memory of an answer that only reads, as long as it is kept.
+    pub(super) fn reserve_answer(&self, answer: &impl Serialize) -> Result<(), ErrorData> {
+        self.body.reserve_answer(size(answer)).map_err(|error| protocol_error(&error))?;
+        if self.in_session {
+            self.keep_body();
+        }
+        Ok(())
+    }
+
+    /// The SDK keeps the answers of a session for a while, for clients whose stream was cut. Their memory is counted that long.
+    fn keep_body(&self) {
+        let body = self.body.clone();
+        self.api.app.tasks.spawn(async move {
+            tokio::time::sleep(RESUME_WINDOW).await;
+            drop(body);
+        });
+    }
+
     /// A text in the `_meta` of the message.
     pub(super) fn meta_text(&self, key: &str) -> Result<Option<&str>, ApiError> {
         match self.meta.get(key) {
@@ -57,6 +84,10 @@ impl McpRequest {
             Some(_) => Err(ApiError::invalid(format!("_meta[\"{key}\"] takes a text."))),
         }
     }
+}
+
+fn size(answer: &impl Serialize) -> usize {
+    serde_json::to_vec(answer).map_or(0, |text| text.len())
 }
 
 /// An error of the API as an error of the protocol.

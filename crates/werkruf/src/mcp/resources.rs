@@ -163,8 +163,7 @@ pub(super) async fn read(request: &McpRequest, uri: &str) -> Result<ReadResource
         404 | 403 => ErrorData::resource_not_found("There is no such resource.", Some(json!({"uri": uri}))),
         _ => protocol_error(&error),
     })?;
-    // Whoever reads the answer holds its memory until it was sent.
-    request.body.reserve_answer(text.len()).map_err(|error| protocol_error(&error))?;
+    request.reserve_answer(&text)?;
     let result = ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(kind)]);
     Ok(result.with_ttl_ms(0).with_cache_scope(CacheScope::Private))
 }

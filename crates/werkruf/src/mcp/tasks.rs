@@ -8,7 +8,7 @@ use rmcp::model::{
 use serde_json::{Map, Value};
 use werkruf_contract::{CallStatus, Uuid};
 use werkruf_runtime::{InvokeOutcome, output_of};
-use werkruf_store::CallRow;
+use werkruf_store::{CallRow, TurnKind};
 
 use super::call_result;
 use super::request::{McpRequest, protocol_error};
@@ -31,6 +31,8 @@ pub(super) async fn waiting(request: &McpRequest, job_id: Uuid, approval_id: Uui
 
 /// `tasks/get`.
 pub(super) async fn get(request: &McpRequest, task_id: &str) -> Result<GetTaskResult, ErrorData> {
+    // Like the same call with its key, or like every way to read a call.
+    Policy::Invoke.check(&request.identity).or_else(|_| Policy::Read.check(&request.identity)).map_err(|error| protocol_error(&error))?;
     let call = find(request, task_id).await?;
     let payload = match call.status {
         CallStatus::Queued | CallStatus::Running => TaskPayload::Working,
@@ -41,7 +43,9 @@ pub(super) async fn get(request: &McpRequest, task_id: &str) -> Result<GetTaskRe
             TaskPayload::Completed { result: fields(&call_result::of_outcome(call.id, outcome, request.identity.scopes.admin))? }
         }
     };
-    Ok(GetTaskResult::new(DetailedTask::new(task(&call), payload)))
+    let result = GetTaskResult::new(DetailedTask::new(task(&call), payload));
+    request.reserve_answer(&result)?;
+    Ok(result)
 }
 
 /// `tasks/cancel`.
@@ -52,12 +56,13 @@ pub(super) async fn cancel(request: &McpRequest, task_id: &str) -> Result<(), Er
     canceled.map(|_| ()).map_err(|refusal| protocol_error(&ApiError::from(refusal)))
 }
 
-/// A call that the caller may see.
+/// A direct call that the caller may see. Calls of chats are no tasks: a key for tools alone does not read them.
 async fn find(request: &McpRequest, task_id: &str) -> Result<CallRow, ErrorData> {
     let unknown = || ErrorData::invalid_params("There is no such task.", None);
     let id = Uuid::parse_str(task_id).map_err(|_| unknown())?;
     match lookup::call(&request.api, &request.identity, &id.to_string()).await {
-        Ok((call, _)) => Ok(call),
+        Ok((call, turn)) if turn.kind == TurnKind::Invoke.as_str() => Ok(call),
+        Ok(_) => Err(unknown()),
         Err(error) if error.status().is_client_error() => Err(unknown()),
         Err(error) => Err(protocol_error(&error)),
     }

@@ -183,7 +183,7 @@ impl ChunkStream {
                     }
                 });
             }
-            ClientEvent::Answered(_) | ClientEvent::Failed(_) => {}
+            ClientEvent::Annotations(_) | ClientEvent::Answered(_) | ClientEvent::Failed(_) => {}
         }
         self.chunks.write(&mut self.out, event);
     }

@@ -97,6 +97,7 @@ pub(crate) fn read(raw: RawBody, mut body: Map<String, Value>) -> Result<(TurnRe
         tools: if legacy { tools::functions(body.get("functions")) } else { client_tools },
         temperature: body.get("temperature").and_then(Value::as_f64),
         max_output_tokens: limit,
+        max_tool_calls: None,
         options: model_options(&body),
         allowed_tools: tools::allowed(body.get("tool_choice")),
         stops_on_leave: response_options.stream,

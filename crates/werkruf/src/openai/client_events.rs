@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use werkruf_contract::{
-    AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, ToolErrorType, Usage, Uuid,
+    Annotation, AssistantSnapshot, AssistantToken, ChatMessage, ClientCall, ErrorEvent, EventType, FinishReason, ToolErrorType, Usage, Uuid,
 };
 use werkruf_runtime::{LiveEvent, Subscription};
 
@@ -39,6 +39,8 @@ impl TurnEvents {
 pub(crate) enum ClientEvent {
     /// More text of a step. Only steps with text are counted, from 0.
     Text { step: u32, text: String },
+    /// What the text so far refers to. Positions count in the text of all steps.
+    Annotations(Vec<Annotation>),
     /// The turn ended with an answer.
     Answered(TurnAnswer),
     /// The turn ended without an answer, or its answer could not be sent.
@@ -120,6 +122,8 @@ pub(crate) struct ClientEventReader {
     produced: usize,
     /// How many steps with text have ended.
     step: u32,
+    /// How many characters their texts have.
+    characters: u64,
     /// The text of the last step that ended.
     last_step_text: String,
     pending_approvals: Vec<PendingApproval>,
@@ -145,7 +149,7 @@ impl ClientEventReader {
             return Vec::new();
         }
         let client_events = self.convert(event).unwrap_or_else(|failure| vec![ClientEvent::Failed(failure)]);
-        self.ended = client_events.iter().any(|event| !matches!(event, ClientEvent::Text { .. }));
+        self.ended = client_events.iter().any(|event| !matches!(event, ClientEvent::Text { .. } | ClientEvent::Annotations(_)));
         client_events
     }
 
@@ -179,9 +183,9 @@ impl ClientEventReader {
                 Ok(self.text(text).into_iter().collect())
             }
             EventType::AssistantSnapshot => {
-                let AssistantSnapshot { content, .. } = parse(event)?;
+                let AssistantSnapshot { content, annotations, .. } = parse(event)?;
                 let text = self.complete_text(&content).ok_or_else(|| TurnFailure::interrupted(turn_id))?;
-                let client_events = self.text(text).into_iter().collect();
+                let client_events = self.text(text).into_iter().chain(self.annotations(annotations)).collect();
                 self.next_step();
                 Ok(client_events)
             }
@@ -190,14 +194,16 @@ impl ClientEventReader {
                 Ok(Vec::new())
             }
             EventType::Final => {
-                let answer: TurnAnswer = parse(event)?;
+                let mut answer: TurnAnswer = parse(event)?;
                 // The text of an answer with client calls was already sent with the snapshot of its step.
                 let already_sent = !answer.client_calls.is_empty() && self.sent.is_empty() && self.last_step_text == answer.message.content;
                 // A refusal is not part of the text.
                 let is_refusal = answer.finish_reason == FinishReason::Refusal;
                 let text = if already_sent || is_refusal { "" } else { &answer.message.content };
                 let text = self.complete_text(text).ok_or_else(|| TurnFailure::interrupted(turn_id))?;
-                Ok(self.text(text).into_iter().chain([ClientEvent::Answered(answer)]).collect())
+                let annotations = std::mem::take(&mut answer.message.annotations);
+                let annotations = self.annotations(if already_sent { Vec::new() } else { annotations });
+                Ok(self.text(text).into_iter().chain(annotations).chain([ClientEvent::Answered(answer)]).collect())
             }
             EventType::Error => Ok(vec![ClientEvent::Failed(parse::<ErrorEvent>(event)?.into())]),
             EventType::Init | EventType::ToolStarted | EventType::ToolProgress | EventType::ToolFinished | EventType::Debug => {
@@ -208,6 +214,14 @@ impl ClientEventReader {
 
     fn text(&self, text: String) -> Option<ClientEvent> {
         (!text.is_empty()).then_some(ClientEvent::Text { step: self.step, text })
+    }
+
+    fn annotations(&self, of_step: Vec<Annotation>) -> Option<ClientEvent> {
+        if of_step.is_empty() {
+            return None;
+        }
+        let shifted = of_step.into_iter().map(|annotation| annotation.shifted(self.characters));
+        Some(ClientEvent::Annotations(shifted.collect()))
     }
 
     /// The part of a token that was not sent yet; `None` if the token contradicts the text that was sent.
@@ -243,6 +257,7 @@ impl ClientEventReader {
     fn next_step(&mut self) {
         if !self.sent.is_empty() {
             self.step += 1;
+            self.characters += self.sent.chars().count() as u64;
         }
         self.last_step_text = std::mem::take(&mut self.sent);
         self.produced = 0;

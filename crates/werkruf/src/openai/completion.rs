@@ -5,7 +5,7 @@
 
 use bytes::{BufMut, BytesMut};
 use serde_json::{Value, json};
-use werkruf_contract::{ClientCall, FinishReason, Texts, Usage, Uuid};
+use werkruf_contract::{Annotation, ClientCall, FinishReason, Texts, Usage, Uuid};
 
 use super::chat_request::ResponseOptions;
 use super::client_events::{ClientEvent, PendingApproval, TurnAnswer, TurnFailure};
@@ -72,10 +72,11 @@ impl CommonFields {
 
 /// Builds the `chat.completion` object from all events of a turn.
 pub(crate) fn completion_object(common: &CommonFields, events: &[ClientEvent]) -> Result<Value, TurnFailure> {
-    let mut content = String::new();
+    let (mut content, mut annotations) = (String::new(), Vec::new());
     for event in events {
         match event {
             ClientEvent::Text { text, .. } => content.push_str(text),
+            ClientEvent::Annotations(more) => annotations.extend(citations(more)),
             ClientEvent::Failed(failed) => return Err(failed.clone()),
             ClientEvent::AwaitingApproval(approvals) => {
                 content = join_paragraphs(content, &common.approval_text(approvals));
@@ -91,6 +92,9 @@ pub(crate) fn completion_object(common: &CommonFields, events: &[ClientEvent]) -
                 let no_content = content.is_empty() && (!answer.client_calls.is_empty() || refusal.is_some());
                 let content = if no_content { Value::Null } else { content.into() };
                 let mut message = json!({"role": "assistant", "content": content, "refusal": refusal});
+                if !annotations.is_empty() {
+                    message["annotations"] = annotations.into();
+                }
                 match answer.client_calls.as_slice() {
                     [] => {}
                     [first, ..] if common.options.legacy => {
@@ -103,6 +107,16 @@ pub(crate) fn completion_object(common: &CommonFields, events: &[ClientEvent]) -
         }
     }
     Ok(object(common, &json!({"role": "assistant", "content": content, "refusal": null}), "stop", &Usage::default()))
+}
+
+/// The annotations that Chat Completions has: citations of pages.
+fn citations(annotations: &[Annotation]) -> Vec<Value> {
+    let citation = |annotation: &Annotation| match annotation {
+        Annotation::UrlCitation { url, title, start_index, end_index } => Some(json!({"type": "url_citation",
+            "url_citation": {"url": url, "title": title, "start_index": start_index, "end_index": end_index}})),
+        Annotation::FileCitation { .. } | Annotation::ContainerFileCitation { .. } | Annotation::FilePath { .. } => None,
+    };
+    annotations.iter().filter_map(citation).collect()
 }
 
 /// The text of an answer that is a refusal.
@@ -166,6 +180,12 @@ impl ChunkWriter {
             ClientEvent::Text { text, .. } => {
                 self.has_text = true;
                 self.chunk(out, &json!({"content": text}), None);
+            }
+            ClientEvent::Annotations(annotations) => {
+                let citations = citations(annotations);
+                if !citations.is_empty() {
+                    self.chunk(out, &json!({"annotations": citations}), None);
+                }
             }
             ClientEvent::Answered(answer) => {
                 if let Some(refusal) = refusal(answer) {

@@ -26,7 +26,7 @@ fn answered(calls: &[&str]) -> ClientEvent {
         cost_usd: None,
         model_calls: 2,
     };
-    let message = ChatMessage { role: "assistant".to_owned(), content: String::new() };
+    let message = ChatMessage::assistant("");
     ClientEvent::Answered(TurnAnswer { message, client_calls: calls.iter().map(call).collect(), finish_reason: FinishReason::Stop, usage })
 }
 

@@ -181,10 +181,11 @@ pub(crate) fn removal(rows: &[MessageRow], id: &str) -> Option<Vec<MessageEdit>>
     Some(edits)
 }
 
-/// What strangers wrote stays marked.
+/// What strangers wrote stays marked, and a text keeps what it refers to.
 fn kept_metadata(metadata: &Map<String, Value>) -> String {
+    let is_kept = |name: &str| matches!(name, "untrusted" | "annotations");
     let kept: Map<String, Value> =
-        metadata.iter().filter(|(name, _)| *name == "untrusted").map(|(name, value)| (name.clone(), value.clone())).collect();
+        metadata.iter().filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
     Value::Object(kept).to_string()
 }
 

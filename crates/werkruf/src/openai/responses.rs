@@ -150,6 +150,7 @@ fn turn_request(request: Request, raw: body::RawBody) -> Result<(TurnRequest, ec
         max_output_tokens: max_output_tokens
             .filter(|max_output_tokens| (1.0..=f64::from(u32::MAX)).contains(max_output_tokens))
             .map(|max_output_tokens| max_output_tokens as u32),
+        max_tool_calls: body.get("max_tool_calls").and_then(Value::as_u64).map(|most| u32::try_from(most).unwrap_or(u32::MAX)),
         options,
         allowed_tools: tools::allowed(body.get("tool_choice")),
         stops_on_leave: stream && !stored_request.responses.background,

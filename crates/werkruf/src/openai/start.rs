@@ -82,6 +82,8 @@ pub(crate) struct TurnRequest {
     pub(crate) parallel_tool_calls: Option<bool>,
     pub(crate) temperature: Option<f64>,
     pub(crate) max_output_tokens: Option<u32>,
+    /// The most calls of the server's tools.
+    pub(crate) max_tool_calls: Option<u32>,
     /// Other model options, under their Chat Completions names.
     pub(crate) options: Map<String, Value>,
     /// The tools that the model may call: the client's, or the server's where the client has none. `None` for all of them.
@@ -341,6 +343,7 @@ fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, diges
         parallel_tool_calls: request.parallel_tool_calls,
         temperature: request.temperature,
         max_output_tokens: request.max_output_tokens,
+        max_tool_calls: request.max_tool_calls,
         options: request.options,
         server_tools,
         transcript_digest: digest,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{Texts, Uuid};
-use werkruf_runtime::ClientRequest;
+use werkruf_runtime::{AnswerFormat, ClientRequest};
 use werkruf_store::TurnRow;
 
 use super::chat_request::ResponseOptions;
@@ -48,7 +48,7 @@ async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) 
     };
     let real = model::model_name(assistant, &api.app.config.model);
     let common = CommonFields::new(turn.id, real, options, Texts::of(&caller.principal.locale));
-    let mut reader = ClientEventReader::default();
+    let mut reader = ClientEventReader::new(AnswerFormat::is_json(&request.options));
     let mut events: Vec<_> = start::stored_events(&api, &turn).await?.iter().flat_map(|event| reader.read(event)).collect();
     events.extend(reader.end(turn.id));
     let mut object = completion_object(&common, &events).map_err(|failure| error_body::failed_turn(&failure))?;

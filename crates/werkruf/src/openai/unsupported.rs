@@ -29,9 +29,6 @@ pub(crate) fn check_responses(body: &Map<String, Value>) -> Result<(), ApiError>
     if counts(body.get("top_logprobs")) || included.is_some_and(|list| list.iter().any(|name| name == "message.output_text.logprobs")) {
         return Err(refused("top_logprobs", "Log probabilities are not returned; leave top_logprobs out."));
     }
-    if body.get("max_tool_calls").is_some_and(Value::is_number) {
-        return Err(refused("max_tool_calls", "Calls of the server's tools are limited by the server; leave max_tool_calls out."));
-    }
     Ok(())
 }
 
@@ -69,7 +66,9 @@ mod tests {
         assert_eq!(chat(harmless), None);
         assert_eq!(responses(json!({"prompt": {"id": "pmpt_1"}})).as_deref(), Some("prompt"));
         assert_eq!(responses(json!({"include": ["message.output_text.logprobs"]})).as_deref(), Some("top_logprobs"));
-        assert_eq!(responses(json!({"max_tool_calls": 3})).as_deref(), Some("max_tool_calls"));
-        assert_eq!(responses(json!({"prompt": null, "top_logprobs": 0, "include": ["reasoning.encrypted_content"], "n": 2})), None);
+        assert_eq!(
+            responses(json!({"max_tool_calls": 3, "prompt": null, "top_logprobs": 0, "include": ["reasoning.encrypted_content"], "n": 2})),
+            None
+        );
     }
 }

@@ -3,6 +3,9 @@
 //! `cfg(test)` on the modules makes the lints treat their helper functions as test code.
 
 #[cfg(test)]
+#[path = "../support/account_server.rs"]
+mod account_server;
+#[cfg(test)]
 mod alerts;
 #[cfg(test)]
 mod approvals;
@@ -23,6 +26,8 @@ mod chat;
 mod collector;
 #[cfg(test)]
 mod compaction;
+#[cfg(test)]
+mod connections;
 #[cfg(test)]
 mod console;
 #[cfg(test)]
@@ -74,6 +79,8 @@ mod offline;
 mod people;
 #[cfg(test)]
 mod polling;
+#[cfg(test)]
+mod provider_approvals;
 #[cfg(test)]
 mod provider_items;
 #[cfg(test)]

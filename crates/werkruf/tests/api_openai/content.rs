@@ -134,7 +134,6 @@ async fn parameters_that_would_change_the_meaning_are_refused_by_name() {
         (chat(json!({"modalities": ["audio"], "audio": {"voice": "x"}})), "modalities"),
         (response(json!({"prompt": {"id": "pmpt_1"}})), "prompt"),
         (response(json!({"top_logprobs": 3})), "top_logprobs"),
-        (response(json!({"max_tool_calls": 1})), "max_tool_calls"),
     ] {
         let answer = server.as_user(CLARA, Method::POST, &path).json(&request).send().await.unwrap();
         assert_eq!(answer.status(), 400, "{request}");

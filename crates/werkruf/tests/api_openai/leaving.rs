@@ -86,6 +86,22 @@ async fn a_client_that_leaves_stops_its_turn_and_what_was_said_is_kept_and_bille
 }
 
 #[tokio::test]
+async fn what_is_kept_of_an_answer_after_a_search_is_marked_as_read_from_strangers() {
+    let server = TestServer::open_with("[model]\napi = 'responses'\n").await;
+    let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "tea"}});
+    let gate = Gate::after(3);
+    server.model.script(vec![Reply::text("Good morning to you.").runs(search).gate(gate.clone())]);
+    let turn = ended(&server, &left_completion(&server).await).await;
+    let path = format!("/api/conversations/{}/messages", turn["conversation_id"].as_str().unwrap());
+    let found = body(server.as_user(CLARA, Method::GET, &path).send().await.unwrap()).await;
+    let path = format!("/api/tool-calls?conversation_id={}", turn["conversation_id"].as_str().unwrap());
+    let calls = body(server.operator(Method::GET, &path).send().await.unwrap()).await;
+    let read = json!([{"tool": "web_search_call", "job_id": calls["tool_calls"][0]["id"]}]);
+    let kept = &found["messages"][1];
+    assert_eq!((&kept["content"], &kept["metadata"]), (&json!("Good "), &json!({"canceled": true, "untrusted": read})), "{kept}");
+}
+
+#[tokio::test]
 async fn a_turn_goes_on_where_something_else_needs_it() {
     let server = TestServer::open().await;
     let gate = Gate::after(1);

@@ -3,6 +3,8 @@
 //! `cfg(test)` on the modules makes the lints treat their helper functions as test code.
 
 #[cfg(test)]
+mod annotations;
+#[cfg(test)]
 mod chat;
 #[cfg(test)]
 mod client;
@@ -31,6 +33,9 @@ mod responses;
 #[cfg(test)]
 mod routes;
 #[cfg(test)]
+#[path = "../support/service.rs"]
+mod service;
+#[cfg(test)]
 mod structured;
 #[cfg(test)]
 #[expect(dead_code, reason = "shared with the tests of the native API, which use the rest")]
@@ -38,3 +43,5 @@ mod structured;
 mod support;
 #[cfg(test)]
 mod tool_choice;
+#[cfg(test)]
+mod tool_pictures;

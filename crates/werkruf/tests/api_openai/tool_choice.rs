@@ -113,3 +113,34 @@ async fn a_repeating_client_whose_model_says_nothing_gets_an_error_that_is_not_r
     assert_eq!((refused.status().as_u16(), refused.headers()["x-should-retry"].to_str().unwrap()), (500, "false"));
     assert_eq!(body(refused).await["error"]["code"], "repeat_limit");
 }
+
+#[tokio::test]
+async fn a_client_limits_the_calls_of_the_servers_tools() {
+    let server = TestServer::open().await;
+    let echo = |value: i64| call("test_echo", json!({"value": value}));
+    let script = || server.model.script(vec![Reply::calls(vec![echo(1), echo(2)]), Reply::calls(vec![echo(3)]), Reply::text("Enough.")]);
+    script();
+    let object = answered(&server, json!({"input": "hi", "max_tool_calls": 1})).await;
+    assert_eq!((&object["max_tool_calls"], &object["output"][0]["content"][0]["text"]), (&json!(1), &json!("Enough.")));
+    let results = |request: &Value| -> Vec<Value> {
+        let messages = request["messages"].as_array().unwrap().iter().filter(|message| message["role"] == "tool");
+        messages
+            .map(|message| serde_json::from_str::<Value>(message["content"].as_str().unwrap()).unwrap()["error"]["code"].clone())
+            .collect()
+    };
+    let sent = server.model.requests().pop().unwrap();
+    assert_eq!(results(&sent.body), [Value::Null, json!("too_many_calls"), json!("too_many_calls")]);
+    // A call that was refused does not count.
+    server.model.script(vec![
+        Reply::calls(vec![call("no_such_tool", json!({}))]),
+        Reply::calls(vec![echo(4), echo(5)]),
+        Reply::text("Enough."),
+    ]);
+    answered(&server, json!({"input": "hi", "max_tool_calls": 1})).await;
+    let sent = server.model.requests().pop().unwrap();
+    assert_eq!(results(&sent.body), [json!("unknown_tool"), Value::Null, json!("too_many_calls")]);
+    // Each response has its own count, and without the field there is no such limit.
+    script();
+    answered(&server, json!({"input": "hi", "max_tool_calls": 3})).await;
+    assert_eq!(results(&server.model.requests().pop().unwrap().body), [Value::Null, Value::Null, Value::Null]);
+}

@@ -90,6 +90,10 @@ impl TestServer {
         let app = app.unwrap();
         let listener = Listener::bind(app.config.listen, Bounds::default(), app.tasks.clone()).await.unwrap();
         let address = listener.address().unwrap();
+        app.listens_at(format!("http://{address}"));
+        if text.contains("kind = 'mcp'") {
+            werkruf::mcp_tools::start(&app, &CancellationToken::new()).await;
+        }
         app.tasks.spawn(listener.serve(api::router(Arc::clone(&app)), CancellationToken::new()));
         app.tasks.spawn(identity::watch(Arc::clone(&app)));
         let client = http_client(&HttpLimits::default()).unwrap();

@@ -7,7 +7,8 @@ use bytes::{BufMut, BytesMut};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use werkruf_contract::{
-    ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, FinishReason, ToolErrorType, Uuid,
+    Annotation, ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, FinishReason,
+    ToolErrorType, Uuid,
 };
 
 use super::deltas::{StepText, TextChanged};
@@ -115,7 +116,7 @@ impl Encoder {
             }
             TurnEvent::Snapshot(snapshot) => {
                 self.stored_step = self.stored_step.max(snapshot.step);
-                self.close_message(out, &snapshot.content, ItemStatus::Completed)
+                self.close_message(out, &snapshot.content, &snapshot.annotations, ItemStatus::Completed)
             }
             TurnEvent::Approval(id) => {
                 // The approval request is an event row of its own, so a resumed stream emits it at the same position.
@@ -162,12 +163,18 @@ impl Encoder {
         if !std::mem::replace(&mut self.message_open, true) {
             let item = self.base.message(self.output.len(), None, ItemStatus::InProgress);
             self.output_event(out, "response.output_item.added", json!({"item": item}));
-            self.content_event(out, "response.content_part.added", json!({"part": text_part("")}));
+            self.content_event(out, "response.content_part.added", json!({"part": text_part("", &[])}));
         }
     }
 
     /// Closes the message of a step that ended with this text.
-    fn close_message(&mut self, out: &mut BytesMut, content: &str, status: ItemStatus) -> Result<(), TextChanged> {
+    fn close_message(
+        &mut self,
+        out: &mut BytesMut,
+        content: &str,
+        annotations: &[Annotation],
+        status: ItemStatus,
+    ) -> Result<(), TextChanged> {
         self.text.replace(content);
         if self.text.is_empty() {
             return Ok(());
@@ -175,9 +182,13 @@ impl Encoder {
         self.emit_deltas(out, true)?;
         let text = self.text.take();
         self.message_open = false;
+        for (index, annotation) in annotations.iter().enumerate() {
+            let fields = json!({"annotation_index": index, "annotation": annotation});
+            self.content_event(out, "response.output_text.annotation.added", fields);
+        }
         self.content_event(out, "response.output_text.done", json!({"text": text, "logprobs": []}));
-        self.content_event(out, "response.content_part.done", json!({"part": text_part(&text)}));
-        let item = self.base.message(self.output.len(), Some(&text), status);
+        self.content_event(out, "response.content_part.done", json!({"part": text_part(&text, annotations)}));
+        let item = self.base.message(self.output.len(), Some((&text, annotations)), status);
         self.output_event(out, "response.output_item.done", json!({"item": item}));
         self.output.push(item);
         Ok(())
@@ -189,7 +200,7 @@ impl Encoder {
         if answer.finish_reason == FinishReason::Refusal {
             self.emit_refusal(out, &answer.message.content);
         } else if self.last_step_only || answer.client_calls.is_empty() || !self.text.is_empty() {
-            self.close_message(out, &answer.message.content, ItemStatus::of_last(status))?;
+            self.close_message(out, &answer.message.content, &answer.message.annotations, ItemStatus::of_last(status))?;
         }
         for call in &answer.client_calls {
             self.emit_call(out, call);

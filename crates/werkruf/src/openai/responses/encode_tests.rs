@@ -17,11 +17,11 @@ fn token(step: u32, content: &str) -> TurnEvent {
 }
 
 fn snapshot(step: u32, content: &str) -> TurnEvent {
-    TurnEvent::Snapshot(AssistantSnapshot { content: content.to_owned(), step, turn_id: Uuid::nil() })
+    TurnEvent::Snapshot(AssistantSnapshot::text(content.to_owned(), step, Uuid::nil()))
 }
 
 fn finish(content: &str, calls: &[(&str, &str)]) -> TurnEvent {
-    let message = ChatMessage { role: "assistant".into(), content: content.into() };
+    let message = ChatMessage::assistant(content);
     let call = |(id, arguments): &(&str, &str)| ClientCall { id: (*id).into(), name: "f".into(), arguments: (*arguments).into() };
     let answer =
         TurnAnswer { message, client_calls: calls.iter().map(call).collect(), finish_reason: Default::default(), usage: Usage::default() };

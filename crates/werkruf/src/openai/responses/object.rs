@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use werkruf_contract::{ClientCall, ErrorEvent, FinishReason, Usage, Uuid};
+use werkruf_contract::{Annotation, ClientCall, ErrorEvent, FinishReason, Usage, Uuid};
 
 use super::echo::RequestEcho;
 use crate::openai::tools::custom_input;
@@ -161,8 +161,8 @@ impl ResponseBase {
     }
 
     /// A message item. Without a text it is in progress.
-    pub(crate) fn message(&self, index: usize, text: Option<&str>, status: ItemStatus) -> Value {
-        let content: Vec<Value> = text.map(text_part).into_iter().collect();
+    pub(crate) fn message(&self, index: usize, text: Option<(&str, &[Annotation])>, status: ItemStatus) -> Value {
+        let content: Vec<Value> = text.map(|(text, annotations)| text_part(text, annotations)).into_iter().collect();
         json!({"id": self.message_id(index), "type": "message", "status": status.as_str(), "role": "assistant", "content": content})
     }
 
@@ -179,8 +179,8 @@ impl ResponseBase {
 }
 
 /// The content part with the text of a message.
-pub(crate) fn text_part(text: &str) -> Value {
-    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+pub(crate) fn text_part(text: &str, annotations: &[Annotation]) -> Value {
+    json!({"type": "output_text", "text": text, "annotations": annotations, "logprobs": []})
 }
 
 /// The arguments of a call; `{}` where there are none, because some clients drop a call without arguments.

@@ -3,7 +3,9 @@
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use werkruf_contract::{AssistantSnapshot, ChatMessage, ClientCall, ErrorEvent, FinishReason, TurnError, TurnStatus, Usage, Uuid};
+use werkruf_contract::{
+    Annotation, AssistantSnapshot, ChatMessage, ClientCall, ErrorEvent, FinishReason, TurnError, TurnStatus, Usage, Uuid,
+};
 use werkruf_llm::HistoryCall;
 use werkruf_runtime::ClientRequest;
 use werkruf_store::{EventRow, MessageRow, StoreError, TurnRow};
@@ -102,7 +104,8 @@ impl StoredResponse {
         for event in &self.events {
             match event {
                 TurnEvent::Snapshot(snapshot) if !snapshot.content.is_empty() && !last_step_only => {
-                    output.push(self.base.message(output.len(), Some(&snapshot.content), ItemStatus::Completed));
+                    let text = (snapshot.content.as_str(), snapshot.annotations.as_slice());
+                    output.push(self.base.message(output.len(), Some(text), ItemStatus::Completed));
                 }
                 TurnEvent::Final(answer, _) => {
                     let text = &answer.message.content;
@@ -110,6 +113,7 @@ impl StoredResponse {
                         output.push(self.base.refusal(output.len(), Some(text)));
                     } else if (answer.client_calls.is_empty() || last_step_only) && !text.is_empty() {
                         let status = ResponseStatus::of_answer(answer.finish_reason, &answer.client_calls);
+                        let text = (text.as_str(), answer.message.annotations.as_slice());
                         output.push(self.base.message(output.len(), Some(text), ItemStatus::of_last(status)));
                     }
                     for call in &answer.client_calls {
@@ -171,7 +175,8 @@ async fn events_from_messages(app: &App, turn: &TurnRow, client_request: &Client
     let is_step = |row: &&MessageRow| row.role == "assistant" && (row.tool_calls.is_some() || turn.status != TurnStatus::Completed);
     for (at, row) in rows.iter().filter(is_step).enumerate() {
         let step = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
-        events.push(TurnEvent::Snapshot(AssistantSnapshot { content: row.content.clone(), step, turn_id: turn.id }));
+        let annotations = AnswerMetadata::of(row).annotations;
+        events.push(TurnEvent::Snapshot(AssistantSnapshot { content: row.content.clone(), step, turn_id: turn.id, annotations }));
     }
     if turn.status != TurnStatus::Completed {
         let error: TurnError = read(turn.error.as_deref().unwrap_or_default())?;
@@ -179,20 +184,28 @@ async fn events_from_messages(app: &App, turn: &TurnRow, client_request: &Client
         events.push(TurnEvent::Error(ErrorEvent { kind, code, message, retry_after_ms, turn_id: turn.id }));
         return Ok(events);
     }
-    let message = ChatMessage { role: "assistant".to_owned(), content: turn.message.clone().unwrap_or_default() };
     let client_calls = rows.last().map(|row| client_calls_of(&rows, row, client_request)).unwrap_or_default();
     let usage: Usage = app.turns().turn_usage(turn.tenant_id, turn.id).await?;
-    let finish_reason =
-        rows.last().and_then(|row| serde_json::from_str::<FinishMetadata>(&row.metadata).ok()).unwrap_or_default().finish_reason;
+    let AnswerMetadata { finish_reason, .. } = rows.last().map(AnswerMetadata::of).unwrap_or_default();
+    // The message with the client's calls is followed by the places of their results.
+    let last_text = rows.iter().rfind(|row| row.role == "assistant").map(AnswerMetadata::of).unwrap_or_default();
+    let message = ChatMessage { annotations: last_text.annotations, ..ChatMessage::assistant(turn.message.clone().unwrap_or_default()) };
     events.push(TurnEvent::Final(Box::new(TurnAnswer { message, client_calls, finish_reason, usage }), turn.finished_at));
     Ok(events)
 }
 
-/// The finish reason in the metadata of a message. It is stored only where the answer was cut off.
+/// What the metadata of a message says about the answer. The finish reason is stored only where the answer was cut off.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct FinishMetadata {
+struct AnswerMetadata {
     finish_reason: FinishReason,
+    annotations: Vec<Annotation>,
+}
+
+impl AnswerMetadata {
+    fn of(row: &MessageRow) -> Self {
+        serde_json::from_str(&row.metadata).unwrap_or_default()
+    }
 }
 
 /// The calls that the client has to run: those of the last message with calls, unless an answer follows it.

@@ -17,7 +17,7 @@ impl ResponseBase {
     /// A message item whose only content is a refusal. Without a text it is in progress.
     pub(crate) fn refusal(&self, index: usize, text: Option<&str>) -> Value {
         let status = if text.is_some() { ItemStatus::Completed } else { ItemStatus::InProgress };
-        let mut item = self.message(index, text, status);
+        let mut item = self.message(index, None, status);
         item["content"] = text.map(refusal_part).into_iter().collect();
         item
     }

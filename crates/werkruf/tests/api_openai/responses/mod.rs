@@ -6,5 +6,5 @@ mod client_tools;
 mod copies;
 mod requests;
 mod resumed;
-mod schema;
+pub mod schema;
 mod stored;

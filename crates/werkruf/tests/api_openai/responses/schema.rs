@@ -112,9 +112,23 @@ fn check_item(item: &Value) {
 
 fn check_part(part: &Value) {
     match part["type"].as_str().unwrap() {
-        "output_text" => check("part", part, &[("text", Text), ("annotations", List), ("logprobs", List)]),
+        "output_text" => {
+            check("part", part, &[("text", Text), ("annotations", List), ("logprobs", List)]);
+            part["annotations"].as_array().unwrap().iter().for_each(check_annotation);
+        }
         "refusal" => check("part", part, &[("refusal", Text)]),
         other => panic!("a part of the type {other}"),
+    }
+}
+
+/// Open Responses knows citations of pages only; those of files are as OpenAI writes them.
+fn check_annotation(annotation: &Value) {
+    match annotation["type"].as_str().unwrap() {
+        "url_citation" => {
+            check("annotation", annotation, &[("url", Text), ("title", Text), ("start_index", Integer), ("end_index", Integer)]);
+        }
+        "file_citation" => check("annotation", annotation, &[("file_id", Text), ("filename", Text), ("index", Integer)]),
+        other => panic!("an annotation of the type {other}"),
     }
 }
 
@@ -173,6 +187,11 @@ pub fn check_event(event: &Value) {
         "output_text.done" => {
             content();
             check("event", event, &[("text", Text), ("logprobs", List)]);
+        }
+        "output_text.annotation.added" => {
+            content();
+            check("event", event, &[("annotation_index", Integer)]);
+            check_annotation(&event["annotation"]);
         }
         "refusal.delta" => {
             content();

@@ -487,6 +487,38 @@ CREATE TABLE tool_pins (
   PRIMARY KEY (tenant_id, name)
 );
 
+-- What a person may use at another server: the tokens of the person, encrypted. A server is named as in the configuration.
+CREATE TABLE connections (
+  tenant_id  uuid NOT NULL,
+  user_id    text NOT NULL,
+  server     text NOT NULL,
+  sealed     bytea NOT NULL,
+  expires_at timestamptz,
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, user_id, server)
+);
+CREATE INDEX connections_by_server ON connections (server, updated_at);
+
+-- Links that connect a person with a server. digest: of the token of the link; once the link was opened, of the state that comes back with the
+-- answer. browser: the digest of the cookie of the browser that opened the link. sealed: what the answer needs, encrypted.
+CREATE TABLE connection_requests (
+  tenant_id  uuid NOT NULL,
+  id         uuid NOT NULL,
+  user_id    text NOT NULL,
+  server     text NOT NULL,
+  scope      text,
+  digest     text NOT NULL UNIQUE,
+  opened     boolean NOT NULL,
+  browser    text CHECK ((browser IS NULL) = (NOT opened)),
+  sealed     bytea,
+  created_at timestamptz NOT NULL,
+  expires_at timestamptz NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX connection_requests_expiring ON connection_requests (expires_at);
+CREATE INDEX connection_requests_by_user ON connection_requests (tenant_id, user_id);
+
 -- ---------------------------------------------------------------- usage and provider tokens
 
 -- counted_on: the day whose budgets count the request; null: that of created_at.

@@ -476,6 +476,38 @@ CREATE TABLE tool_pins (
   PRIMARY KEY (tenant_id, name)
 ) STRICT, WITHOUT ROWID;
 
+-- What a person may use at another server: the tokens of the person, encrypted. A server is named as in the configuration.
+CREATE TABLE connections (
+  tenant_id  TEXT NOT NULL,
+  user_id    TEXT NOT NULL,
+  server     TEXT NOT NULL,
+  sealed     BLOB NOT NULL,
+  expires_at TEXT,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, user_id, server)
+) STRICT;
+CREATE INDEX connections_by_server ON connections (server, updated_at);
+
+-- Links that connect a person with a server. digest: of the token of the link; once the link was opened, of the state that comes back with the
+-- answer. browser: the digest of the cookie of the browser that opened the link. sealed: what the answer needs, encrypted.
+CREATE TABLE connection_requests (
+  tenant_id  TEXT NOT NULL,
+  id         TEXT NOT NULL,
+  user_id    TEXT NOT NULL,
+  server     TEXT NOT NULL,
+  scope      TEXT,
+  digest     TEXT NOT NULL UNIQUE,
+  opened     INTEGER NOT NULL CHECK (opened IN (0, 1)),
+  browser    TEXT CHECK ((browser IS NULL) = (opened = 0)),
+  sealed     BLOB,
+  created_at TEXT NOT NULL,
+  expires_at TEXT NOT NULL,
+  PRIMARY KEY (tenant_id, id)
+) STRICT;
+CREATE INDEX connection_requests_expiring ON connection_requests (expires_at);
+CREATE INDEX connection_requests_by_user ON connection_requests (tenant_id, user_id);
+
 -- ---------------------------------------------------------------- usage and tokens
 
 -- Small rows under ids that grow: without a rowid one b-tree holds both. counted_on: the day whose budgets count the request; NULL: that of created_at.

@@ -4,7 +4,8 @@
 use jiff::Timestamp;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
-use werkruf_store::{ProviderAccount, ProviderTokens, SealedToken, SecretKey, SecretKeys, StoreError};
+
+use crate::{ConnectionChange, Connections, ProviderAccount, ProviderTokens, SealedToken, SecretKey, SecretKeys, StoreError};
 
 const FORMAT: u8 = 1;
 const ID_LEN: usize = 4;
@@ -20,7 +21,7 @@ impl Seal {
     }
 
     /// Encrypts the secret for this purpose; `None` without a key, or if the system has no randomness.
-    pub(super) fn close(&self, purpose: &str, secret: &str) -> Option<Vec<u8>> {
+    pub fn close(&self, purpose: &str, secret: &str) -> Option<Vec<u8>> {
         let key = self.0.newest()?;
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;
@@ -30,7 +31,7 @@ impl Seal {
     }
 
     /// Decrypts a secret; `None` if it was encrypted with an unknown key or for another purpose, or not at all.
-    pub(super) fn open(&self, purpose: &str, sealed: &[u8]) -> Option<String> {
+    pub fn open(&self, purpose: &str, sealed: &[u8]) -> Option<String> {
         let (id, rest) = sealed.strip_prefix(&[FORMAT])?.split_at_checked(ID_LEN)?;
         let (nonce, body) = rest.split_at_checked(NONCE_LEN)?;
         let (key, nonce) = (self.0.by_id(id)?, Nonce::try_assume_unique_for_key(nonce).ok()?);
@@ -43,7 +44,7 @@ impl Seal {
     pub async fn reseal<T: ProviderTokens + ?Sized>(&self, tokens: &T, now: Timestamp) -> Result<(u64, u64), StoreError> {
         let (mut sealed, mut unreadable) = (0, 0);
         for (account, token) in tokens.provider_tokens().await? {
-            let purpose = purpose(&account);
+            let purpose = account.purpose();
             match self.open(&purpose, &token.sealed).and_then(|secret| self.close(&purpose, &secret)) {
                 Some(bytes) => {
                     // A process that stored a newer token meanwhile has encrypted it with the newest key.
@@ -55,11 +56,30 @@ impl Seal {
         }
         Ok((sealed, unreadable))
     }
+
+    /// Encrypts every connection of a person with the newest key. Returns the same numbers. A request that waits for its person is not
+    /// encrypted again: it lasts for minutes, and the person can ask for another.
+    pub async fn reseal_connections<C: Connections + ?Sized>(&self, connections: &C, now: Timestamp) -> Result<(u64, u64), StoreError> {
+        let (mut sealed, mut unreadable) = (0, 0);
+        for row in connections.all_connections().await? {
+            let purpose = row.key.purpose();
+            match self.open(&purpose, &row.sealed).and_then(|secret| self.close(&purpose, &secret)) {
+                Some(bytes) => {
+                    let change = ConnectionChange { old: row.sealed, sealed: bytes, expires_at: row.expires_at };
+                    sealed += u64::from(connections.replace_connection(row.key, change, now).await?);
+                }
+                None => unreadable += 1,
+            }
+        }
+        Ok((sealed, unreadable))
+    }
 }
 
-/// What a token is encrypted for.
-pub(super) fn purpose(account: &ProviderAccount) -> String {
-    format!("{}/{}", account.provider, account.account)
+impl ProviderAccount {
+    /// What a token of the account is encrypted for.
+    pub fn purpose(&self) -> String {
+        format!("{}/{}", self.provider, self.account)
+    }
 }
 
 fn cipher(key: &SecretKey) -> Option<LessSafeKey> {

@@ -1,0 +1,101 @@
+//! Connections of people with other servers, and the links that make them.
+
+use super::{Store, World};
+use crate::{
+    Author, ConnectionChange, ConnectionKey, ConnectionRequest, ConnectionRow, Connections, KeyDigest, NewConnectionRequest, OpenedLink,
+    Seal, SecretKey, SecretKeys,
+};
+
+fn key<S>(world: &World<S>, user: &str, server: &str) -> ConnectionKey {
+    ConnectionKey { tenant_id: world.tenant, user_id: user.to_owned(), server: server.to_owned() }
+}
+
+pub(crate) async fn a_link_is_opened_once_and_finished_in_the_same_browser<S: Store + Connections>(mut world: World<S>) {
+    let store = world.store.clone();
+    let (now, until) = (world.now, world.later(600_000));
+    let after = world.later(600_001);
+    let link = |text: &str, id| NewConnectionRequest {
+        id,
+        key: key(&world, "1", "calendar"),
+        digest: KeyDigest::of(text),
+        scope: Some("write".to_owned()),
+        created_at: now,
+        expires_at: until,
+    };
+    let id = world.id();
+    store.put_connection_request(link("a", id)).await.unwrap();
+    let unopened =
+        ConnectionRequest { id, key: key(&world, "1", "calendar"), scope: Some("write".to_owned()), sealed: None, expires_at: until };
+    let digest = KeyDigest::of;
+    assert_eq!(store.connection_link(digest("a"), now).await.unwrap(), Some(unopened.clone()));
+    assert_eq!(store.connection_link(digest("a"), after).await.unwrap(), None, "expired");
+    assert_eq!(store.take_connection_request(digest("a"), digest("browser"), now).await.unwrap(), None, "not opened yet");
+
+    let opened = |state: &str| OpenedLink { state: digest(state), browser: digest("browser"), sealed: vec![7] };
+    assert_eq!(store.open_connection_link(digest("a"), opened("late"), after).await.unwrap(), None, "expired");
+    let openings = (0..8).map(|n| store.open_connection_link(digest("a"), opened(&format!("state {n}")), now));
+    let openings: Vec<_> = futures_util::future::join_all(openings).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(openings.iter().flatten().count(), 1, "one of several at once opens the link");
+    let state = format!("state {}", openings.iter().position(Option::is_some).unwrap());
+    let expected = ConnectionRequest { sealed: Some(vec![7]), ..unopened };
+    assert_eq!(openings.iter().flatten().next(), Some(&expected));
+    assert_eq!(store.connection_link(digest("a"), now).await.unwrap(), None, "used");
+
+    let take = |state: &str, browser: &str, at| store.take_connection_request(digest(state), digest(browser), at);
+    assert_eq!(take(&state, "another browser", now).await.unwrap(), None);
+    assert_eq!(take("another state", "browser", now).await.unwrap(), None);
+    assert_eq!(take(&state, "browser", after).await.unwrap(), None, "expired");
+    assert_eq!(take(&state, "browser", now).await.unwrap(), Some(expected));
+    assert_eq!(take(&state, "browser", now).await.unwrap(), None, "taken");
+
+    for n in 0..30 {
+        store.put_connection_request(link(&format!("link {n}"), world.id())).await.unwrap();
+    }
+    let mut left = 0;
+    for n in 0..30 {
+        left += usize::from(store.connection_link(digest(&format!("link {n}")), now).await.unwrap().is_some());
+    }
+    assert_eq!(left, 20, "the oldest links of a person are deleted");
+}
+
+pub(crate) async fn a_connection_belongs_to_one_person<S: Store + Connections>(mut world: World<S>) {
+    let store = world.store.clone();
+    let seal = Seal::new(SecretKeys::new(vec![SecretKey::new([1; 32])]));
+    let (first_at, later) = (world.now, world.later(1000));
+    let row = |user: &str, server: &str, secret: &str, at| {
+        let key = key(&world, user, server);
+        ConnectionRow { sealed: seal.close(&key.purpose(), secret).unwrap(), key, expires_at: Some(at), updated_at: at }
+    };
+    let (calendar, other, mail) =
+        (row("1", "calendar", "one", first_at), row("2", "calendar", "two", later), row("1", "mail", "three", first_at));
+    for row in [&calendar, &other, &mail] {
+        store.put_connection(row.clone(), Author::operator()).await.unwrap();
+    }
+    assert_eq!(store.connection(calendar.key.clone()).await.unwrap(), Some(calendar.clone()));
+    assert_eq!(store.connection(key(&world, "3", "calendar")).await.unwrap(), None);
+    assert_eq!(store.connections_of_person(world.tenant, "1".to_owned()).await.unwrap(), [calendar.clone(), mail.clone()]);
+    assert_eq!(store.connections_of_person(world.id(), "1".to_owned()).await.unwrap(), [], "another tenant");
+    assert_eq!(
+        store.connections_of_server("calendar".to_owned()).await.unwrap(),
+        [calendar.clone(), other.clone()],
+        "not the newest first"
+    );
+
+    let change = |old: &[u8], sealed: u8| ConnectionChange { old: old.to_vec(), sealed: vec![sealed], expires_at: None };
+    assert!(store.replace_connection(mail.key.clone(), change(&mail.sealed, 5), later).await.unwrap());
+    assert!(!store.replace_connection(mail.key.clone(), change(&mail.sealed, 6), later).await.unwrap(), "it has other bytes by now");
+    let replaced = ConnectionRow { sealed: vec![5], expires_at: None, updated_at: later, ..mail };
+    assert_eq!(store.connection(replaced.key.clone()).await.unwrap(), Some(replaced.clone()));
+
+    let rotated = Seal::new(SecretKeys::new(vec![SecretKey::new([2; 32]), SecretKey::new([1; 32])]));
+    assert_eq!(rotated.reseal_connections(store.as_ref(), later).await.unwrap(), (2, 1), "one is not encrypted at all");
+    let newest = Seal::new(SecretKeys::new(vec![SecretKey::new([2; 32])]));
+    let resealed = store.connection(calendar.key.clone()).await.unwrap().unwrap();
+    assert_eq!(newest.open(&calendar.key.purpose(), &resealed.sealed).as_deref(), Some("one"));
+    assert_eq!(newest.open(&other.key.purpose(), &resealed.sealed), None, "only for its person");
+
+    let delete = |key: &ConnectionKey| store.delete_connection(key.clone(), Author::operator(), later);
+    assert_eq!(delete(&replaced.key).await.unwrap(), Some(replaced.clone()));
+    assert_eq!(delete(&replaced.key).await.unwrap(), None);
+    assert_eq!(store.connections_of_person(world.tenant, "1".to_owned()).await.unwrap(), [resealed]);
+}
