@@ -178,11 +178,15 @@ fn reusable_sql() -> String {
         "SELECT {},
            EXISTS (SELECT 1 FROM tool_calls AS later WHERE later.tenant_id = $1 AND later.conversation_id = found.conversation_id
              AND later.effect <> 'read' AND later.finished_at IS NOT NULL AND later.finished_at >= found.created_at AND later.id <> found.id),
-           EXISTS (SELECT 1 FROM messages WHERE messages.tenant_id = $1 AND messages.conversation_id = found.conversation_id
-             AND messages.seq IS NULL AND messages.role = 'user' AND messages.created_at > found.known_at)
-           OR coalesce((SELECT messages.created_at > found.known_at FROM messages WHERE messages.tenant_id = $1
-             AND messages.conversation_id = found.conversation_id AND messages.seq IS NOT NULL AND messages.role = 'user'
-             ORDER BY messages.seq DESC LIMIT 1), false)
+           EXISTS (SELECT 1 FROM
+               (SELECT created_at, turn_id FROM messages WHERE tenant_id = $1 AND conversation_id = found.conversation_id
+                  AND seq IS NULL AND role = 'user'
+                UNION ALL
+                (SELECT created_at, turn_id FROM messages WHERE tenant_id = $1 AND conversation_id = found.conversation_id
+                  AND seq IS NOT NULL AND role = 'user' ORDER BY seq DESC LIMIT 1)) AS message
+             WHERE message.created_at > found.known_at OR (message.created_at = found.known_at
+               AND (SELECT min(seq) FROM events WHERE tenant_id = $1 AND conversation_id = found.conversation_id AND turn_id = message.turn_id)
+                 > (SELECT max(seq) FROM events WHERE tenant_id = $1 AND conversation_id = found.conversation_id AND turn_id = found.turn_id)))
          FROM (SELECT *, coalesce((SELECT coalesce(turns.finished_at, CASE turns.status WHEN 'awaiting_approval' THEN turns.updated_at ELSE 'infinity' END) FROM turns
              WHERE turns.tenant_id = $1 AND turns.id = tool_calls.turn_id), finished_at, created_at) AS known_at
            FROM tool_calls WHERE tenant_id = $1 AND dedupe_key = $2 AND conversation_id IS NOT DISTINCT FROM $3
