@@ -65,10 +65,9 @@ pub(super) async fn admission(
     let counts_tokens = tokens.is_some() || applicable.as_ref().is_some_and(Applicable::counts_tokens);
     let worst = if counts_tokens { first_worst_case(engine, setup, message, &assistant).await } else { WorstCase::default() };
     TurnTokens::new(tokens).reserve(worst.tokens)?;
-    let clock = &engine.store.clock;
-    let now = clock.now();
+    let now = engine.store.clock.now();
     let expires_at = now + SignedDuration::try_from(engine.limits.turn()).unwrap_or_default() + LONGER_THAN_A_TURN;
-    let reserve = |applicable: &Applicable| applicable.reservation(clock.new_id(), worst, now, expires_at);
+    let reserve = |applicable: &Applicable| applicable.reservation(init.turn_id, worst, now, expires_at);
     let reservation = applicable.as_ref().map(reserve).transpose()?;
     Ok(Admission { budgets_version, reservation, applicable })
 }

@@ -1,7 +1,8 @@
 //! Makes room for a model request of a turn in the budgets that count it, before the request leaves.
 //!
 //! Without such a budget nothing is computed and nothing is written. With one, the commit of what is staged and the reservation are one write, and
-//! the request leaves after it.
+//! the request leaves after it. The requests of a turn leave one after another, so its reservation has the id of the turn: where the next request
+//! claims the same, the row stays as it is.
 
 use jiff::SignedDuration;
 use werkruf_contract::Deadline;
@@ -95,10 +96,10 @@ impl Departing<'_> {
     }
 
     async fn reserve_in(self, applicable: &Applicable, worst: WorstCase, held: &mut Held) -> Result<(), Stop> {
-        let (journal, clock) = (&self.scope.journal, &self.scope.clock);
-        let now = clock.now();
+        let (journal, turn_id) = (&self.scope.journal, self.scope.turn_id);
+        let now = self.scope.clock.now();
         let expires_at = now + SignedDuration::try_from(timer::left(self.deadline)).unwrap_or_default() + SETTLING;
-        let wanted = applicable.reservation(clock.new_id(), worst, now, expires_at).map_err(|refusal| self.refused(refusal))?;
+        let wanted = applicable.reservation(turn_id, worst, now, expires_at).map_err(|refusal| self.refused(refusal))?;
         if held.reservation.as_ref().is_some_and(|own| covers(own, &wanted)) {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The changes that one transaction makes to the counters of a tenant's budgets. A counter is read once and written once.
+//! The changes that one transaction makes to the counters of a tenant's budgets. A counter is written once, and read only where a claim needs room.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -29,13 +29,27 @@ impl From<&BudgetCounter> for Key {
     }
 }
 
+/// What a transaction adds to a counter. The row is read only where a claim asks for its values.
 struct Counter {
     key: Key,
-    /// False: the first change inserts the row.
-    stored: bool,
-    changed: bool,
+    stored: Option<Stored>,
     used: i64,
     reserved: i64,
+    /// The row is inserted where it is missing and its budget exists.
+    is_listed: bool,
+}
+
+/// A counter as it is before the changes.
+#[derive(Clone, Copy)]
+enum Stored {
+    Row {
+        used: i64,
+        reserved: i64,
+    },
+    /// The first change inserts the row.
+    NoRow,
+    /// The budget was deleted, or was made after the period.
+    NoBudget,
 }
 
 /// A row of `budget_reservations`.
@@ -43,12 +57,14 @@ struct Reserved {
     id: Uuid,
     key: Key,
     amount: i64,
+    expires_at: Timestamp,
 }
 
-/// What the row of a reservation says besides.
-struct Owner {
-    turn_id: Option<Uuid>,
-    expires_at: Timestamp,
+impl Reserved {
+    /// Whether the row of this reservation, which ends, is as good for the next one.
+    fn serves(&self, next: &Self) -> bool {
+        (self.id, &self.key, self.amount) == (next.id, &next.key, next.amount) && self.expires_at >= next.expires_at
+    }
 }
 
 /// Nothing is written before [`CounterChanges::write`].
@@ -57,7 +73,7 @@ pub(super) struct CounterChanges<'a> {
     tenant: &'a Id,
     counters: Vec<Counter>,
     ended: Vec<Reserved>,
-    added: Vec<(Reserved, Owner)>,
+    added: Vec<(Reserved, Option<Uuid>)>,
 }
 
 impl<'a> CounterChanges<'a> {
@@ -65,85 +81,71 @@ impl<'a> CounterChanges<'a> {
         Self { c, tenant, counters: Vec::new(), ended: Vec::new(), added: Vec::new() }
     }
 
-    /// The counter, if its budget still exists.
-    fn counter(&mut self, key: &Key) -> Result<Option<&mut Counter>, StoreError> {
-        let place = match self.counters.iter().position(|known| known.key == *key) {
-            Some(place) => place,
-            None => {
-                let Some(found) = self.read(key)? else { return Ok(None) };
-                self.counters.push(found);
-                self.counters.len() - 1
-            }
-        };
-        Ok(self.counters.get_mut(place))
+    fn counter(&mut self, key: &Key) -> &mut Counter {
+        let place = self.counters.iter().position(|known| known.key == *key).unwrap_or_else(|| {
+            self.counters.push(Counter { key: key.clone(), stored: None, used: 0, reserved: 0, is_listed: false });
+            self.counters.len() - 1
+        });
+        &mut self.counters[place]
     }
 
-    fn read(&self, key: &Key) -> Result<Option<Counter>, StoreError> {
-        let values = params![self.tenant, Id::from(key.budget_id), key.subject, date(key.start)];
-        let stored = first(&mut *self.c.prepare_cached(COUNTER)?, values, |columns| Ok((columns.int()?, columns.int()?)))?;
-        let (stored, used, reserved) = match stored {
-            Some((used, reserved)) => (true, used, reserved),
-            // When the budget was made, everybody who had used something got a counter.
-            None => match budget(self.c, self.tenant, key.budget_id)? {
-                Some(budget) if !budget.is_before(key.start) => (false, 0, 0),
-                Some(_) | None => return Ok(None),
-            },
+    /// The used and reserved amounts with the changes so far; `None` where there is no budget to count for.
+    fn amounts(&mut self, key: &Key) -> Result<Option<(i64, i64)>, StoreError> {
+        let (c, tenant) = (self.c, self.tenant);
+        let counter = self.counter(key);
+        let stored = match counter.stored {
+            Some(stored) => stored,
+            None => *counter.stored.insert(read(c, tenant, key)?),
         };
-        Ok(Some(Counter { key: key.clone(), stored, changed: false, used, reserved }))
+        Ok(match stored {
+            Stored::Row { used, reserved } => Some((used + counter.used, reserved + counter.reserved)),
+            Stored::NoRow => Some((counter.used, counter.reserved)),
+            Stored::NoBudget => None,
+        })
     }
 
-    /// A usage row counts.
-    pub(super) fn count(&mut self, counter: &BudgetCounter, amount: i64) -> Result<(), StoreError> {
-        if let Some(counter) = self.counter(&Key::from(counter))? {
-            counter.used += amount;
-            // A counter without a row is written even where nothing was used, so that it is listed.
-            counter.changed |= amount != 0 || !counter.stored;
-        }
-        Ok(())
+    /// A usage row counts. A counter without a row gets one even where nothing was used, so that it is listed.
+    pub(super) fn count(&mut self, counter: &BudgetCounter, amount: i64) {
+        let counter = self.counter(&Key::from(counter));
+        counter.used += amount;
+        counter.is_listed = true;
     }
 
     /// A usage row that is deleted counted towards the counters that are stored.
-    pub(super) fn uncount(&mut self, counter: &BudgetCounter, amount: i64) -> Result<(), StoreError> {
-        if let Some(counter) = self.counter(&Key::from(counter))?.filter(|counter| counter.stored) {
-            counter.used -= amount;
-            counter.changed = true;
-        }
-        Ok(())
+    pub(super) fn uncount(&mut self, counter: &BudgetCounter, amount: i64) {
+        self.counter(&Key::from(counter)).used -= amount;
     }
 
     /// Ends a reservation; one that is gone is no error. Returns whether there was one.
     pub(super) fn end(&mut self, id: Uuid) -> Result<bool, StoreError> {
         let found = all(&mut *self.c.prepare_cached(RESERVATION)?, params![self.tenant, Id::from(id)], reserved)?;
         let is_there = !found.is_empty();
-        self.end_rows(found)?;
+        self.end_rows(found);
         Ok(is_there)
     }
 
     /// Ends all reservations of a turn.
     pub(super) fn end_of_turn(&mut self, turn: &Id) -> Result<(), StoreError> {
         let found = all(&mut *self.c.prepare_cached(OF_TURN)?, params![self.tenant, turn], reserved)?;
-        self.end_rows(found)
+        self.end_rows(found);
+        Ok(())
     }
 
-    fn end_rows(&mut self, rows: Vec<Reserved>) -> Result<(), StoreError> {
+    fn end_rows(&mut self, rows: Vec<Reserved>) {
         for row in rows {
             if self.ended.iter().any(|known| known.id == row.id && known.key == row.key) {
                 continue;
             }
-            if let Some(counter) = self.counter(&row.key)? {
-                counter.reserved -= row.amount;
-                counter.changed = true;
-            }
+            self.counter(&row.key).reserved -= row.amount;
             self.ended.push(row);
         }
-        Ok(())
     }
 
     /// The first claim that has no room. The claim of a budget that was deleted has.
     pub(super) fn refusal(&mut self, claims: &[BudgetClaim]) -> Result<Option<OverBudget>, StoreError> {
         for claim in claims {
-            let Some(counter) = self.counter(&Key::from(&claim.counter))? else { continue };
-            if let Some(over) = claim.over(counter.used, counter.reserved) {
+            let Some((used, reserved)) = self.amounts(&Key::from(&claim.counter))? else { continue };
+            if let Some(over) = claim.over(used, reserved) {
                 return Ok(Some(over));
             }
         }
@@ -159,10 +161,13 @@ impl<'a> CounterChanges<'a> {
     ) -> Result<(), StoreError> {
         for claim in &reservation.claims {
             let (key, amount) = (Key::from(&claim.counter), claim.amount - less(claim));
-            let Some(counter) = self.counter(&key)?.filter(|_| amount > 0) else { continue };
+            if amount <= 0 || self.amounts(&key)?.is_none() {
+                continue;
+            }
+            let counter = self.counter(&key);
             counter.reserved += amount;
-            counter.changed = true;
-            self.added.push((Reserved { id: reservation.id, key, amount }, Owner { turn_id, expires_at: reservation.expires_at }));
+            counter.is_listed = true;
+            self.added.push((Reserved { id: reservation.id, key, amount, expires_at: reservation.expires_at }, turn_id));
         }
         Ok(())
     }
@@ -176,21 +181,22 @@ impl<'a> CounterChanges<'a> {
         Ok(refused)
     }
 
-    /// Writes each counter that changed, and the reservations. A reservation that replaces one of the same counter takes its row.
+    /// Writes each counter, and the reservations. A reservation that replaces one of the same counter takes its row; one that is the same needs no write.
     pub(super) fn write(self) -> Result<(), StoreError> {
         let Self { c, tenant, counters, mut ended, added } = self;
-        for counter in counters.iter().filter(|counter| counter.changed) {
-            let sql = if counter.stored { CHANGE } else { INSERT };
-            let Key { budget_id, subject, start } = &counter.key;
-            c.prepare_cached(sql)?.execute(params![tenant, Id::from(*budget_id), subject, date(*start), counter.used, counter.reserved])?;
+        for counter in &counters {
+            write_counter(c, tenant, counter)?;
         }
-        for (row, owner) in added {
+        for (row, turn_id) in added {
+            let replaced = ended.iter().position(|old| old.key == row.key).map(|place| ended.swap_remove(place));
+            if replaced.as_ref().is_some_and(|old| old.serves(&row)) {
+                continue;
+            }
             let (id, start) = (Id::from(row.id), date(row.key.start));
-            let (budget, turn, expires) = (Id::from(row.key.budget_id), owner.turn_id.map(Id::from), Stamp::from(owner.expires_at));
-            match ended.iter().position(|old| old.key == row.key) {
-                Some(place) => {
-                    let old = Id::from(ended.swap_remove(place).id);
-                    let values = params![tenant, id, budget, row.key.subject, start, row.amount, turn, expires, old];
+            let (budget, turn, expires) = (Id::from(row.key.budget_id), turn_id.map(Id::from), Stamp::from(row.expires_at));
+            match replaced {
+                Some(old) => {
+                    let values = params![tenant, id, budget, row.key.subject, start, row.amount, turn, expires, Id::from(old.id)];
                     c.prepare_cached(REPLACE)?.execute(values)?
                 }
                 None => {
@@ -206,14 +212,42 @@ impl<'a> CounterChanges<'a> {
     }
 }
 
+fn read(c: &Connection, tenant: &Id, key: &Key) -> Result<Stored, StoreError> {
+    let values = params![tenant, Id::from(key.budget_id), key.subject, date(key.start)];
+    let row =
+        first(&mut *c.prepare_cached(COUNTER)?, values, |columns| Ok(Stored::Row { used: columns.int()?, reserved: columns.int()? }))?;
+    match row {
+        Some(row) => Ok(row),
+        // When the budget was made, everybody who had used something got a counter.
+        None => match budget(c, tenant, key.budget_id)? {
+            Some(budget) if !budget.is_before(key.start) => Ok(Stored::NoRow),
+            Some(_) | None => Ok(Stored::NoBudget),
+        },
+    }
+}
+
+fn write_counter(c: &Connection, tenant: &Id, counter: &Counter) -> Result<(), StoreError> {
+    let (Key { budget_id, subject, start }, is_changed) = (&counter.key, counter.used != 0 || counter.reserved != 0);
+    if !is_changed && !counter.is_listed {
+        return Ok(());
+    }
+    let values = params![tenant, Id::from(*budget_id), subject, date(*start), counter.used, counter.reserved];
+    if c.prepare_cached(CHANGE)?.execute(values)? == 0 && counter.is_listed && matches!(read(c, tenant, &counter.key)?, Stored::NoRow) {
+        c.prepare_cached(INSERT)?.execute(values)?;
+    }
+    Ok(())
+}
+
 const COUNTER: &str =
     "SELECT used, reserved FROM budget_periods WHERE tenant_id = ?1 AND budget_id = ?2 AND subject = ?3 AND period_start = ?4";
-const CHANGE: &str = "UPDATE budget_periods SET used = ?5, reserved = max(?6, 0)
+const CHANGE: &str = "UPDATE budget_periods SET used = used + ?5, reserved = max(reserved + ?6, 0)
     WHERE tenant_id = ?1 AND budget_id = ?2 AND subject = ?3 AND period_start = ?4";
 const INSERT: &str =
-    "INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-const RESERVATION: &str = "SELECT id, budget_id, subject, period_start, amount FROM budget_reservations WHERE tenant_id = ?1 AND id = ?2";
-const OF_TURN: &str = "SELECT id, budget_id, subject, period_start, amount FROM budget_reservations WHERE tenant_id = ?1 AND turn_id = ?2";
+    "INSERT INTO budget_periods (tenant_id, budget_id, subject, period_start, used, reserved) VALUES (?1, ?2, ?3, ?4, ?5, max(?6, 0))";
+const RESERVATION: &str =
+    "SELECT id, budget_id, subject, period_start, amount, expires_at FROM budget_reservations WHERE tenant_id = ?1 AND id = ?2";
+const OF_TURN: &str =
+    "SELECT id, budget_id, subject, period_start, amount, expires_at FROM budget_reservations WHERE tenant_id = ?1 AND turn_id = ?2";
 const RESERVE: &str = "INSERT INTO budget_reservations (tenant_id, id, budget_id, subject, period_start, amount, turn_id, expires_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const REPLACE: &str = "UPDATE budget_reservations SET id = ?2, amount = ?6, turn_id = ?7, expires_at = ?8
@@ -224,7 +258,7 @@ const END: &str =
 fn reserved(columns: &mut Columns<'_>) -> Result<Reserved, StoreError> {
     let id = columns.id()?;
     let key = Key { budget_id: columns.id()?, subject: columns.text()?, start: columns.parsed(|text| text.parse().ok())? };
-    Ok(Reserved { id, key, amount: columns.int()? })
+    Ok(Reserved { id, key, amount: columns.int()?, expires_at: columns.time()? })
 }
 
 /// The columns of [`read_budget`].

@@ -1,7 +1,6 @@
 //! [`UsageRows`] on SQLite.
 
 use jiff::Timestamp;
-use jiff::civil::Date;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
@@ -50,32 +49,78 @@ pub(super) fn put_usage_row(
     now: Timestamp,
     changes: &mut CounterChanges<'_>,
 ) -> Result<(), StoreError> {
-    let counted_on = if usage.counted_in.is_empty() { None } else { count(c, usage, now, changes)? };
     if let Some(id) = usage.reservation {
         changes.end(id)?;
     }
-    c.prepare_cached(
-        "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
+    if insert(c, who, usage, now)? {
+        for counter in &usage.counted_in {
+            changes.count(counter, counter.unit.amount(usage.tokens_total, usage.cost_nano_usd));
+        }
+        return Ok(());
+    }
+    replace_estimate(c, usage, changes)
+}
+
+/// Returns false where there is a row with this id.
+fn insert(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) -> Result<bool, StoreError> {
+    let inserted = c
+        .prepare_cached(
+            "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
            operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd,
            request_id, started_at, took_ms, tool_name, assistant, counted_on)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)
-         ON CONFLICT (id) DO UPDATE SET model = excluded.model, request_id = excluded.request_id, took_ms = excluded.took_ms, tokens_prompt = excluded.tokens_prompt,
-           tokens_cached = excluded.tokens_cached, tokens_completion = excluded.tokens_completion,
-           tokens_reasoning = excluded.tokens_reasoning, tokens_total = excluded.tokens_total, estimated = excluded.estimated,
-           cost_nano_usd = excluded.cost_nano_usd WHERE api_usage.estimated",
-    )?
-    .execute(params![
-        Id::from(usage.id),
-        Id::from(who.tenant_id),
-        who.user_id,
-        id_or_null(who.conversation_id),
-        id_or_null(who.turn_id),
-        id_or_null(usage.call_id),
-        id_or_null(usage.key_id),
-        Stamp::from(now),
-        usage.provider,
+         ON CONFLICT (id) DO NOTHING",
+        )?
+        .execute(params![
+            Id::from(usage.id),
+            Id::from(who.tenant_id),
+            who.user_id,
+            id_or_null(who.conversation_id),
+            id_or_null(who.turn_id),
+            id_or_null(usage.call_id),
+            id_or_null(usage.key_id),
+            Stamp::from(now),
+            usage.provider,
+            usage.model,
+            usage.operation,
+            usage.tokens_prompt,
+            usage.tokens_cached,
+            usage.tokens_completion,
+            usage.tokens_reasoning,
+            usage.tokens_total,
+            usage.estimated,
+            usage.cost_nano_usd,
+            usage.request_id,
+            usage.started_at.map(Stamp::from),
+            usage.took_ms,
+            usage.tool_name,
+            usage.assistant,
+            counted_on(&usage.counted_in, now).map(date),
+        ])?;
+    Ok(inserted == 1)
+}
+
+const BEFORE: &str = "SELECT tokens_total, cost_nano_usd, created_at, counted_on FROM api_usage WHERE id = ?1 AND estimated";
+const REPLACE: &str = "UPDATE api_usage SET model = ?2, request_id = ?3, took_ms = ?4, tokens_prompt = ?5, tokens_cached = ?6,
+    tokens_completion = ?7, tokens_reasoning = ?8, tokens_total = ?9, estimated = ?10, cost_nano_usd = ?11 WHERE id = ?1 AND estimated";
+
+/// What a row is known to have used replaces its estimate, and the difference counts. A row that is no estimate stays as it is.
+fn replace_estimate(c: &Connection, usage: &NewUsage, changes: &mut CounterChanges<'_>) -> Result<(), StoreError> {
+    let id = Id::from(usage.id);
+    let before = first(&mut *c.prepare_cached(BEFORE)?, params![id], |columns| {
+        let (tokens, cost, of_row) = (columns.int()?, columns.int_or_null()?, day(columns.time()?));
+        Ok((tokens, cost, columns.text_or_null()?.and_then(|text| text.parse().ok()).unwrap_or(of_row)))
+    })?;
+    let Some((tokens, cost, on)) = before else { return Ok(()) };
+    for counter in &usage.counted_in {
+        let amount = counter.unit.amount(usage.tokens_total, usage.cost_nano_usd) - counter.unit.amount(tokens, cost);
+        changes.count(&BudgetCounter { period_start: counter.period.start(on), ..counter.clone() }, amount);
+    }
+    c.prepare_cached(REPLACE)?.execute(params![
+        id,
         usage.model,
-        usage.operation,
+        usage.request_id,
+        usage.took_ms,
         usage.tokens_prompt,
         usage.tokens_cached,
         usage.tokens_completion,
@@ -83,37 +128,8 @@ pub(super) fn put_usage_row(
         usage.tokens_total,
         usage.estimated,
         usage.cost_nano_usd,
-        usage.request_id,
-        usage.started_at.map(Stamp::from),
-        usage.took_ms,
-        usage.tool_name,
-        usage.assistant,
-        counted_on.map(date),
     ])?;
     Ok(())
-}
-
-const BEFORE: &str = "SELECT tokens_total, cost_nano_usd, estimated, created_at, counted_on FROM api_usage WHERE id = ?1";
-
-/// Counts what the row adds to the one that it replaces. Returns the day that it counts on, where that is not the day of the row.
-fn count(c: &Connection, usage: &NewUsage, now: Timestamp, changes: &mut CounterChanges<'_>) -> Result<Option<Date>, StoreError> {
-    let before = first(&mut *c.prepare_cached(BEFORE)?, params![Id::from(usage.id)], |columns| {
-        let (tokens, cost, estimated) = (columns.int()?, columns.int_or_null()?, columns.flag()?);
-        let of_row = day(columns.time()?);
-        Ok((tokens, cost, estimated, columns.text_or_null()?.and_then(|text| text.parse().ok()).unwrap_or(of_row)))
-    })?;
-    for counter in &usage.counted_in {
-        let amount = counter.unit.amount(usage.tokens_total, usage.cost_nano_usd);
-        match before {
-            None => changes.count(counter, amount)?,
-            Some((tokens, cost, true, on)) => {
-                let counter = BudgetCounter { period_start: counter.period.start(on), ..counter.clone() };
-                changes.count(&counter, amount - counter.unit.amount(tokens, cost))?;
-            }
-            Some((_, _, false, _)) => {}
-        }
-    }
-    Ok(counted_on(&usage.counted_in, now))
 }
 
 const DELETED: &str = "SELECT user_id, key_id, assistant, tokens_total, cost_nano_usd, created_at, counted_on FROM api_usage
@@ -132,7 +148,7 @@ pub(super) fn delete_usage_row(c: &Connection, tenant: &Id, id: Uuid, changes: &
         let Some(((user_id, key_id, assistant), tokens, cost, on)) = row else { return Ok(()) };
         for budget in &budgets {
             let Some(counter) = budget.counter(&user_id, key_id.as_deref(), assistant.as_deref(), on) else { continue };
-            changes.uncount(&counter, budget.unit.amount(tokens, cost))?;
+            changes.uncount(&counter, budget.unit.amount(tokens, cost));
         }
     }
     c.prepare_cached("DELETE FROM api_usage WHERE tenant_id = ?1 AND id = ?2")?.execute(params![tenant, id])?;
