@@ -52,7 +52,7 @@ const STAYS: &[(&str, &str, &str)] = &[
         "ids and codes: the list of calls",
     ),
     ("call_attempts", "status", "a code"),
-    ("approvals", "tool_name approver_roles taint asked_by asked_key retried_by status decided_by decided_key", "ids and codes"),
+    ("approvals", "tool_name server_label approver_roles taint asked_by asked_key retried_by status decided_by decided_key", "ids and codes"),
     (
         "audit_entries",
         "at address action subject person before_digest after_digest hash",
@@ -137,7 +137,7 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            ('{tenant}', 'c', 'a', '{mark}', NULL, '{mark}', NULL, NULL, NULL, '', ''),
            ('{tenant}', 'c', 'a', '2', '2', '{other}', NULL, NULL, NULL, '', '');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
-         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', NULL, '1', 'key:1', NULL, 'denied',
+         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', NULL, '{mark}', '{mark}', '[]', NULL, '1', 'key:1', NULL, 'denied',
            NULL, NULL, '', NULL, '' FROM tool_calls;
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',

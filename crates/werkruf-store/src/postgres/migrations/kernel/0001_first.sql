@@ -348,6 +348,7 @@ CREATE TABLE approvals (
   turn_id          uuid NOT NULL,
   call_id          uuid NOT NULL,
   tool_name        text NOT NULL,
+  server_label    text,
   arguments        json NOT NULL,
   arguments_digest text NOT NULL,
   approver_roles   json NOT NULL,

@@ -338,6 +338,7 @@ CREATE INDEX inbox_by_turn ON inbox (turn_id) WHERE turn_id IS NOT NULL;
 CREATE INDEX inbox_expiring ON inbox (expires_at) WHERE turn_id IS NULL;
 
 -- approver_roles: a JSON array; each of these roles may decide. asked_by, decided_by: people. retried_by: who retried the call of asked_by. asked_key, decided_key: their credentials.
+-- server_label: the server that the model's provider would call.
 CREATE TABLE approvals (
   tenant_id       TEXT NOT NULL,
   id              TEXT NOT NULL,
@@ -345,6 +346,7 @@ CREATE TABLE approvals (
   turn_id         TEXT NOT NULL,
   call_id         TEXT NOT NULL,
   tool_name       TEXT NOT NULL,
+  server_label    TEXT,
   arguments       TEXT NOT NULL,
   arguments_digest TEXT NOT NULL,
   approver_roles  TEXT NOT NULL,
