@@ -1,5 +1,7 @@
 //! Connections of people with other servers, and the links that make them.
 
+use jiff::SignedDuration;
+
 use super::{Store, World};
 use crate::{
     Author, ConnectionChange, ConnectionKey, ConnectionRequest, ConnectionRow, Connections, KeyDigest, NewConnectionRequest, OpenedLink,
@@ -56,6 +58,24 @@ pub(crate) async fn a_link_is_opened_once_and_finished_in_the_same_browser<S: St
         left += usize::from(store.connection_link(digest(&format!("link {n}")), now).await.unwrap().is_some());
     }
     assert_eq!(left, 20, "the oldest links of a person are deleted");
+}
+
+/// A link of this person.
+fn link<S: Store>(world: &World<S>, key: &ConnectionKey, text: &str) -> NewConnectionRequest {
+    let expires_at = world.now.checked_add(SignedDuration::from_secs(600)).unwrap();
+    NewConnectionRequest { id: world.id(), key: key.clone(), digest: KeyDigest::of(text), scope: None, created_at: world.now, expires_at }
+}
+
+pub(crate) async fn links_that_have_expired_are_deleted<S: Store + Connections>(mut world: World<S>) {
+    let (store, person) = (world.store.clone(), key(&world, "1", "calendar"));
+    store.put_connection_request(link(&world, &person, "old")).await.unwrap();
+    let made = world.now;
+    world.later(1);
+    store.put_connection_request(link(&world, &person, "new")).await.unwrap();
+    let ended = made.checked_add(SignedDuration::from_secs(600)).unwrap();
+    assert_eq!((store.delete_expired(ended).await.unwrap(), store.delete_expired(ended).await.unwrap()), (1, 0));
+    let found = async |text: &str| store.connection_link(KeyDigest::of(text), made).await.unwrap().is_some();
+    assert_eq!((found("old").await, found("new").await), (false, true));
 }
 
 pub(crate) async fn a_connection_belongs_to_one_person<S: Store + Connections>(mut world: World<S>) {

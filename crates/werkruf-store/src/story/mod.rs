@@ -165,6 +165,7 @@ macro_rules! tell {
             a_changed_tool_is_noted_until_it_is_accepted,
             a_link_is_opened_once_and_finished_in_the_same_browser,
             a_connection_belongs_to_one_person,
+            links_that_have_expired_are_deleted,
             a_turn_writes_its_rows_with_parts,
             rows_of_a_lane_leave_in_order,
             several_claimers_keep_the_order,
