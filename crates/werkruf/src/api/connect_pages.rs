@@ -11,7 +11,7 @@ use axum::routing::get;
 use http::header::{ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use werkruf_contract::{Principal, Texts};
-use werkruf_store::{Actor, Author, ConnectionKey, ConnectionRequest, KeyDigest};
+use werkruf_store::{Actor, Author, ConnectionKey, KeyDigest};
 use werkruf_tools::{ConnectFault, FaultKind, LoginAnswer, PersonalServer};
 
 use super::{ApiError, ApiState, pages};
@@ -32,9 +32,8 @@ pub(crate) fn routes() -> Router<Arc<ApiState>> {
     Router::new().route("/connect/{token}", get(ask)).route("/connect/{token}/open", get(open)).route("/oauth/callback", get(finish))
 }
 
-/// A link that waits, with its person and its server.
+/// The person and the server of a link that waits.
 struct Waiting {
-    request: ConnectionRequest,
     person: Arc<Principal>,
     server: Arc<PersonalServer>,
 }
@@ -45,7 +44,7 @@ async fn waiting(app: &App, token: &str) -> Result<Option<Waiting>, ApiError> {
     }
     let request = app.database.connections().connection_link(KeyDigest::of(token), app.clock.now()).await?;
     let Some(request) = request else { return Ok(None) };
-    Ok(known(app, &request.key).await?.map(|(person, server)| Waiting { request, person, server }))
+    Ok(known(app, &request.key).await?.map(|(person, server)| Waiting { person, server }))
 }
 
 /// The person and the server of a key, if both still exist.
@@ -58,7 +57,7 @@ async fn known(app: &App, key: &ConnectionKey) -> Result<Option<(Arc<Principal>,
 /// `GET /connect/{token}`: says who connects what. Programs that look at links do not use them up.
 async fn ask(State(api): State<Arc<ApiState>>, Path(token): Path<String>, request: Request) -> Response {
     match waiting(&api.app, &token).await {
-        Ok(Some(Waiting { person, server, .. })) => {
+        Ok(Some(Waiting { person, server })) => {
             let texts = Texts::of(&person.locale);
             let values = [("server", server.name().into()), ("host", server.host().into()), ("person", person.name.as_str().into())];
             let lines = ["connect-ask", "connect-warning"].map(|key| texts.text(key, &values));
@@ -90,9 +89,14 @@ async fn open(State(api): State<Arc<ApiState>>, Path(token): Path<String>, reque
         let Ok(location) = HeaderValue::from_str(&format!("/connect/{token}")) else { return gone(request.headers()) };
         return pages::guarded((StatusCode::SEE_OTHER, [(LOCATION, location), no_store()]).into_response());
     }
-    let Waiting { request: link, person, server } = found;
-    let texts = Texts::of(&person.locale);
-    match server.open_link(&token, link).await {
+    let Waiting { person, server } = found;
+    let (texts, name) = (Texts::of(&person.locale), server.name().to_owned());
+    // A try is counted, so it goes on when the browser leaves.
+    let opened = match api.run_detached(async move { server.open_link(&token).await }).await {
+        Ok(opened) => opened,
+        Err(error) => return error.into_response(),
+    };
+    match opened {
         Ok(login) => {
             let (Ok(location), Ok(cookie)) =
                 (HeaderValue::from_str(&login.location), browser_cookie(&api.app, &login.browser, COOKIE_SECONDS))
@@ -102,7 +106,7 @@ async fn open(State(api): State<Arc<ApiState>>, Path(token): Path<String>, reque
             let headers = [(LOCATION, location), (SET_COOKIE, cookie), no_store()];
             pages::guarded((StatusCode::SEE_OTHER, headers).into_response())
         }
-        Err(fault) => failed(&texts, server.name(), &fault),
+        Err(fault) => failed(&texts, &name, &fault),
     }
 }
 
@@ -197,6 +201,7 @@ fn cookie(app: &App, name: &str, value: &str, path: &str, seconds: u32) -> Resul
 fn failed(texts: &Texts, server: &str, fault: &ConnectFault) -> Response {
     let (status, key) = match fault.kind {
         FaultKind::Gone | FaultKind::NeedsConnection => (StatusCode::GONE, "connect-gone"),
+        FaultKind::Busy => (StatusCode::CONFLICT, "connect-busy"),
         FaultKind::Declined => (StatusCode::OK, "connect-declined"),
         FaultKind::Refused => (StatusCode::BAD_GATEWAY, "connect-failed"),
         FaultKind::Installation => (StatusCode::BAD_GATEWAY, "connect-unready"),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::Egress;
 use werkruf_store::{ConnectionStore, Seal};
@@ -13,6 +14,8 @@ pub struct OAuthServices {
     pub seal: Seal,
     pub clock: Clock,
     pub egress: Egress,
+    /// For work with tokens that must not end with its caller.
+    pub tasks: TaskTracker,
     /// Random bytes for secrets.
     pub random: fn() -> [u8; 32],
     /// Where people reach this installation, without a slash at the end.

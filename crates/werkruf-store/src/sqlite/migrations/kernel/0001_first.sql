@@ -493,6 +493,7 @@ CREATE INDEX connections_by_server ON connections (server, updated_at);
 
 -- Links that connect a person with a server. digest: of the token of the link; once the link was opened, of the state that comes back with the
 -- answer. browser: the digest of the cookie of the browser that opened the link. sealed: what the answer needs, encrypted.
+-- tries, opening_until: how often somebody tried to open the link, and until when somebody is trying.
 CREATE TABLE connection_requests (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -503,6 +504,8 @@ CREATE TABLE connection_requests (
   opened     INTEGER NOT NULL CHECK (opened IN (0, 1)),
   browser    TEXT CHECK ((browser IS NULL) = (opened = 0)),
   sealed     BLOB,
+  tries      INTEGER NOT NULL DEFAULT 0,
+  opening_until TEXT,
   created_at TEXT NOT NULL,
   expires_at TEXT NOT NULL,
   PRIMARY KEY (tenant_id, id)
