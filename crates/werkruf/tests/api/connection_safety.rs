@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 use werkruf_store::{Author, KeyDigest, Seal};
 use werkruf_tools::{LoginAnswer, McpServerConfig, McpServers, McpServices, OAuthServices};
 
@@ -116,6 +116,36 @@ async fn a_token_that_is_renewed_while_its_person_is_erased_is_revoked() {
     let revoked = accounts.accounts().revoked.clone();
     assert_ne!(revoked[0], revoked[1]);
     assert_eq!(server.app.database.connections().all_connections().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn only_the_issuer_of_the_configuration_gets_codes() {
+    let accounts = AccountServer::start().await;
+    let known = accounts.tool(&format!("issuer = '{}/login'", accounts.url()));
+    let (pinned, unpinned) = (TestServer::open_with(&known).await, open(&accounts).await);
+    accounts.accounts().resource_metadata = json!({"authorization_servers": [format!("{}/false", accounts.url())]});
+    assert_eq!(go_on(&pinned, &link(&pinned, 1).await).await.status(), 502, "another authorization server");
+    // The login page says whose answer it is, so also the other server notices.
+    let (back, cookie) = log_in(&unpinned, &link(&unpinned, 1).await).await;
+    assert_eq!(get(&unpinned, &back, Some(&cookie)).await.status(), 502);
+    let (again, cookie) = log_in(&unpinned, &link(&unpinned, 1).await).await;
+    let silent = again.split_once("&iss=").map(|(start, end)| format!("{start}&{}", end.split_once('&').unwrap().1)).unwrap();
+    assert_eq!(get(&unpinned, &silent, Some(&cookie)).await.status(), 502);
+    assert_eq!(accounts.accounts().stolen, 1, "without the setting, a login page that does not say it helps a false server");
+
+    accounts.accounts().resource_metadata = Value::Null;
+    // The server calls itself with a slash, in its metadata and in its answers.
+    accounts.accounts().server_metadata = json!({"issuer": format!("{}/login/", accounts.url())});
+    connect(&pinned, &link(&pinned, 1).await).await;
+    assert_eq!(call(&pinned, 1, "owner").await["data"], json!({"text": "ada"}));
+
+    let path = pinned.folder.path().join("werkruf.toml");
+    let file = std::fs::read_to_string(&path).unwrap().replace("/login'", "/other'");
+    std::fs::write(&path, file).unwrap();
+    assert_eq!(body(post(&pinned, "/api/admin/reload").await).await, json!({"reloaded": true}));
+    assert_eq!(state(&pinned, 1).await, "needs_connection", "tokens of another issuer are not used any more");
+    assert_eq!(go_on(&pinned, &link(&pinned, 1).await).await.status(), 502);
+    assert_eq!(accounts.accounts().stolen, 1);
 }
 
 #[tokio::test]

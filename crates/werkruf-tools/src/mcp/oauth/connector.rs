@@ -135,7 +135,7 @@ impl Connector {
     /// Asks the other servers what a login needs.
     async fn prepare(&self, request: &ConnectionRequest) -> Result<Prepared, ConnectFault> {
         let site = &*self.site;
-        let found = discover(&site.http, &site.addresses, &site.url).await?;
+        let found = discover(&site.http, &site.addresses, &site.url, site.settings.issuer.as_deref()).await?;
         let redirect = format!("{}/oauth/callback", (site.services.base_url)());
         let client = registration::client(site, &found, &redirect).await?;
         let scope = self.scope(&found, request).await?;

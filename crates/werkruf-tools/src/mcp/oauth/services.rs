@@ -28,4 +28,6 @@ pub(in crate::mcp) struct LoginSettings {
     pub(in crate::mcp) client_id: Option<String>,
     pub(in crate::mcp) client_secret: Option<String>,
     pub(in crate::mcp) scopes: Vec<String>,
+    /// The only authorization server that is used; `None`: the one that the server names.
+    pub(in crate::mcp) issuer: Option<String>,
 }

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use werkruf_store::{ConnectionKey, ConnectionRow};
 
 use super::addresses::Addresses;
+use super::discovery::is_same_issuer;
 use super::fault::ConnectFault;
 use super::grant::{Grant, TokenSource};
 use super::http::Http;
@@ -30,7 +31,8 @@ impl Site {
 
     /// Whether tokens from here are for this server as the configuration has it now.
     pub(super) fn trusts(&self, source: &TokenSource) -> bool {
-        source.server == self.url.as_str()
+        let issuer = self.settings.issuer.as_deref();
+        source.server == self.url.as_str() && issuer.is_none_or(|issuer| is_same_issuer(issuer, &source.issuer))
     }
 
     /// The connection of a person with this very server, if there is one that can be read.
