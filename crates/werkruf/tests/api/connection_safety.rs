@@ -219,3 +219,20 @@ async fn an_account_that_another_process_has_connected_gets_a_session_of_its_own
     assert_eq!(removed.status(), 204);
     link_in(&call(&server, 1, "owner").await);
 }
+
+#[tokio::test]
+async fn cookies_of_another_name_of_the_domain_do_not_count() {
+    let accounts = AccountServer::start().await;
+    let server = TestServer::open_with(&format!("public_url = 'https://chat.example.org'\n{}", accounts.tool(""))).await;
+    let made = link(&server, 1).await.replace("https://chat.example.org", &format!("http://{}", server.address()));
+    let shown = get(&server, &made, None).await.headers()["set-cookie"].to_str().unwrap().to_owned();
+    assert!(
+        shown.starts_with("__Host-werkruf_connect_page=") && shown.contains("; Path=/; SameSite=Strict; HttpOnly; Max-Age=600; Secure")
+    );
+    let shown = shown.split(';').next().unwrap();
+    let planted = get(&server, &format!("{made}/open"), shown.strip_prefix("__Host-")).await;
+    assert_eq!((planted.status().as_u16(), planted.headers()["location"].to_str().unwrap().starts_with("/connect/")), (303, true));
+    let opened = get(&server, &format!("{made}/open"), Some(shown)).await;
+    let cookie = opened.headers()["set-cookie"].to_str().unwrap();
+    assert!(cookie.starts_with("__Host-werkruf_connect=") && cookie.contains("; Path=/; SameSite=Lax; HttpOnly; Max-Age=600; Secure"));
+}
