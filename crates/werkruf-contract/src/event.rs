@@ -104,6 +104,9 @@ pub struct ToolFinished {
 pub struct ApprovalRequired {
     pub approval_id: Uuid,
     pub tool: String,
+    /// The server that the model's provider would call; only with a call that the provider runs itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_label: Option<String>,
     pub job_id: Uuid,
     pub arguments: Value,
     /// The untrusted results that the model had read: `[{tool, job_id}]`.

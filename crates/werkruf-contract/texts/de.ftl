@@ -212,6 +212,7 @@ connect-warning = Fahren Sie nur fort, wenn Sie { $person } sind und selbst daru
 connect-go = Weiter zur Anmeldung
 connect-done = Das Konto ist mit { $server } verbunden. Sie können diese Seite schließen.
 connect-gone = Dieser Link wurde schon benutzt, ist abgelaufen oder wurde in einem anderen Browser geöffnet. Bitten Sie um einen neuen.
+connect-busy = Die Anmeldung wird gerade schon vorbereitet, vielleicht in einem anderen Tab. Bitte versuchen Sie es gleich noch einmal.
 connect-declined = Das Konto wurde nicht verbunden, weil die Anmeldung nicht bestätigt wurde.
 connect-failed = Das Konto konnte nicht verbunden werden: Der andere Server hat nicht so geantwortet, wie er soll. Bitte versuchen Sie es später noch einmal.
 connect-unready = Das Konto konnte nicht verbunden werden: Diesem Server fehlt eine Einstellung. Bitte sagen Sie es seinem Betreiber.

@@ -212,6 +212,7 @@ connect-warning = Go on only if you are { $person } and asked for this yourself.
 connect-go = Continue to the login
 connect-done = The account is connected with { $server }. You can close this page.
 connect-gone = This link was used already, has expired, or was opened in another browser. Ask for a new one.
+connect-busy = The login is being prepared already, perhaps in another tab. Please try again in a moment.
 connect-declined = The account was not connected, because the login was not confirmed.
 connect-failed = The account could not be connected: the other server did not answer as it should. Please try again later.
 connect-unready = The account could not be connected: this server lacks a setting. Please tell its operator.

@@ -212,6 +212,7 @@ connect-warning = Continúe solo si usted es { $person } y lo ha pedido.
 connect-go = Continuar al inicio de sesión
 connect-done = La cuenta está conectada con { $server }. Puede cerrar esta página.
 connect-gone = Este enlace ya se usó, ha caducado o se abrió en otro navegador. Pida uno nuevo.
+connect-busy = El inicio de sesión ya se está preparando, quizá en otra pestaña. Inténtelo de nuevo en un momento.
 connect-declined = La cuenta no se conectó, porque no se confirmó el inicio de sesión.
 connect-failed = No se pudo conectar la cuenta: el otro servidor no respondió como debía. Inténtelo más tarde.
 connect-unready = No se pudo conectar la cuenta: a este servidor le falta un ajuste. Avise a su operador.

@@ -74,6 +74,8 @@ pub struct ToolCall {
     pub arguments: String,
     /// As sent by the provider, if at all. The status can lag behind, so `Answer::executable` decides.
     pub status: Option<String>,
+    /// The server that the provider would call, as the request named it; only with a call that the provider runs itself.
+    pub server_label: Option<String>,
 }
 
 impl ToolCall {

@@ -15,6 +15,8 @@ pub struct NewApproval {
     pub id: Uuid,
     pub call_id: Uuid,
     pub tool_name: String,
+    /// The server that the provider would call; only with a call that the provider runs itself.
+    pub server_label: Option<String>,
     /// The arguments as they will run.
     pub arguments: JsonText,
     /// The decision holds for these arguments only.
@@ -40,6 +42,7 @@ pub struct ApprovalRow {
     pub turn_id: Uuid,
     pub call_id: Uuid,
     pub tool_name: String,
+    pub server_label: Option<String>,
     pub arguments: JsonText,
     pub arguments_digest: String,
     pub approver_roles: Vec<String>,

@@ -1,7 +1,8 @@
 //! What people may use at other servers, each with an account of their own: connections, and the links that make them.
 //!
 //! Invariants: a link is opened once, and what it became is finished once and only by the browser that opened it, each in one statement. The
-//! person is the one for whom the link was made, whoever opens it.
+//! person is the one for whom the link was made, whoever opens it. A login is stored only together with the end of its request: an erasure deletes
+//! the request, so nothing of the person is stored afterwards.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -11,6 +12,8 @@ use crate::{Act, Author, KeyDigest, ProviderTokens, StoreFuture};
 
 /// A person has at most so many links that wait; the oldest are deleted.
 pub(crate) const MAX_REQUESTS: u32 = 20;
+/// So often somebody can try to open a link: each time makes this server send requests.
+pub(crate) const MAX_TRIES: u32 = 10;
 /// How many connections of a server are read to find one that works.
 pub(crate) const MAX_OF_SERVER: u32 = 256;
 
@@ -18,14 +21,21 @@ pub(crate) const MAX_OF_SERVER: u32 = 256;
 pub trait Connections: Send + Sync {
     /// Stores a link. Deletes those that have expired, and the oldest of a person who has too many.
     fn put_connection_request(&self, request: NewConnectionRequest) -> StoreFuture<'_, ()>;
-    /// The link with this token that nobody has opened, until it expires.
+    /// The link with this token that nobody has opened, until it expires or was tried too often.
     fn connection_link(&self, link: KeyDigest, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>>;
+    /// Begins to open a link: counts the try, and keeps others from trying until `until`. `None` when there is no such link any more, or somebody
+    /// else is trying.
+    fn begin_connection_link(&self, link: KeyDigest, until: Timestamp, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>>;
+    /// Ends a try that failed, so that the link can be tried again.
+    fn release_connection_link(&self, link: KeyDigest) -> StoreFuture<'_, ()>;
     /// Opens a link. `None` when there is no such link, or it was opened or has expired.
     fn open_connection_link(&self, link: KeyDigest, opened: OpenedLink, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>>;
-    /// Takes the request of an opened link, which is deleted. `None` when there is none with this state and this browser, or it has expired.
+    /// Takes the request of an opened link, once. `None` when there is none with this state and this browser, or it has expired. The row stays
+    /// until the connection is stored.
     fn take_connection_request(&self, state: KeyDigest, browser: KeyDigest, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>>;
-    /// Stores a connection, or replaces the earlier one.
-    fn put_connection(&self, row: ConnectionRow, by: Author) -> StoreFuture<'_, ()>;
+    /// Stores the connection that this request became, or replaces the earlier one, and deletes the request. False, and nothing is stored, where the
+    /// request is gone: its person was erased meanwhile.
+    fn put_connection(&self, row: ConnectionRow, request: Uuid, by: Author) -> StoreFuture<'_, bool>;
     fn connection(&self, key: ConnectionKey) -> StoreFuture<'_, Option<ConnectionRow>>;
     /// The connections of a person.
     fn connections_of_person(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Vec<ConnectionRow>>;

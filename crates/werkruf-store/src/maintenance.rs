@@ -13,7 +13,7 @@ use serde_json::json;
 use werkruf_contract::{BoxFuture, Uuid};
 
 use crate::audit::ERASE;
-use crate::{Act, Author, StoreError, TurnCloser};
+use crate::{Act, Author, ConnectionRow, StoreError, TurnCloser};
 
 /// The return type of every maintenance method.
 pub type MaintenanceFuture<'a, T> = BoxFuture<'a, Result<T, MaintenanceError>>;
@@ -104,6 +104,9 @@ pub struct Erased {
     pub compacted: bool,
     /// Copies beside the database that may still hold the person's data.
     pub copies: Vec<PathBuf>,
+    /// The connections with other servers that were deleted: these servers still know the tokens.
+    #[serde(skip)]
+    pub connections: Vec<ConnectionRow>,
 }
 
 impl Erased {

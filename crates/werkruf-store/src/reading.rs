@@ -23,7 +23,7 @@ pub(crate) const CONNECTION_REQUEST: &str = "id, tenant_id, user_id, server, sco
 
 pub(crate) const CONNECTION: &str = "tenant_id, user_id, server, sealed, expires_at, updated_at";
 
-pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint, asked_by, \
+pub(crate) const APPROVAL: &str = "id, tenant_id, conversation_id, turn_id, call_id, tool_name, server_label, arguments, arguments_digest, approver_roles, taint, asked_by, \
      asked_key, retried_by, status, decided_by, decided_key, created_at, decided_at, expires_at";
 
 pub(crate) const OUTBOX: &str = "id, tenant_id, channel, account, recipient, user_id, lane, conversation_id, turn_id, approval_id, part, body, status, \
@@ -351,6 +351,7 @@ macro_rules! readings {
                 turn_id: c.id()?,
                 call_id: c.id()?,
                 tool_name: c.text()?,
+                server_label: c.text_or_null()?,
                 arguments: c.text()?,
                 arguments_digest: c.text()?,
                 approver_roles: c.parsed(|text| serde_json::from_str(text).ok())?,

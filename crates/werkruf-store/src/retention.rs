@@ -13,7 +13,7 @@ use crate::StoreFuture;
 pub trait Retention: Send + Sync {
     /// Deletes the rows of the next batch after `after` that may be deleted; with `dry_run` it only counts them.
     fn sweep(&self, sweep: Sweep, after: Option<RowKey>) -> StoreFuture<'_, Swept>;
-    /// Deletes rows of modules whose time has passed, inbox rows without a turn, notifications to programs that arrived long ago, alerts that ended
+    /// Deletes rows of modules whose time has passed, inbox rows without a turn, links that connect accounts, notifications to programs that arrived long ago, alerts that ended
     /// long ago, and contacts of people who are no users and wrote long ago; at most a batch of each table. Returns how many; 0 means that none is left.
     fn delete_expired(&self, now: Timestamp) -> StoreFuture<'_, u64>;
 }

@@ -5,10 +5,14 @@ use jiff::Timestamp;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::{ConnectionChange, Connections, ProviderAccount, ProviderTokens, SealedToken, SecretKey, SecretKeys, StoreError};
+use crate::{
+    ConnectionChange, ConnectionRow, Connections, ProviderAccount, ProviderTokens, SealedToken, SecretKey, SecretKeys, StoreError,
+};
 
 const FORMAT: u8 = 1;
 const ID_LEN: usize = 4;
+/// How often a connection that changes meanwhile is encrypted again.
+const RESEALS: usize = 5;
 
 /// Encrypts with the newest key, and decrypts with every key. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -62,16 +66,33 @@ impl Seal {
     pub async fn reseal_connections<C: Connections + ?Sized>(&self, connections: &C, now: Timestamp) -> Result<(u64, u64), StoreError> {
         let (mut sealed, mut unreadable) = (0, 0);
         for row in connections.all_connections().await? {
-            let purpose = row.key.purpose();
-            match self.open(&purpose, &row.sealed).and_then(|secret| self.close(&purpose, &secret)) {
-                Some(bytes) => {
-                    let change = ConnectionChange { old: row.sealed, sealed: bytes, expires_at: row.expires_at };
-                    sealed += u64::from(connections.replace_connection(row.key, change, now).await?);
-                }
+            match self.reseal_connection(connections, row, now).await? {
+                Some(done) => sealed += u64::from(done),
                 None => unreadable += 1,
             }
         }
         Ok((sealed, unreadable))
+    }
+
+    /// Whether this connection was encrypted; `None` where no key decrypts it. A token that was renewed meanwhile is read again: another process may have
+    /// encrypted it with an older key.
+    async fn reseal_connection<C: Connections + ?Sized>(
+        &self,
+        connections: &C,
+        mut row: ConnectionRow,
+        now: Timestamp,
+    ) -> Result<Option<bool>, StoreError> {
+        let (key, purpose) = (row.key.clone(), row.key.purpose());
+        for _ in 0..RESEALS {
+            let Some(bytes) = self.open(&purpose, &row.sealed).and_then(|secret| self.close(&purpose, &secret)) else { return Ok(None) };
+            let change = ConnectionChange { old: row.sealed, sealed: bytes, expires_at: row.expires_at };
+            if connections.replace_connection(key.clone(), change, now).await? {
+                return Ok(Some(true));
+            }
+            let Some(newer) = connections.connection(key.clone()).await? else { break };
+            row = newer;
+        }
+        Ok(Some(false))
     }
 }
 

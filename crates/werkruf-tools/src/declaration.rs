@@ -30,6 +30,7 @@ const OF_MCP: &[&str] = &[
     "client_id",
     "client_secret_env",
     "scopes",
+    "issuer",
     "effect",
     "external",
     "concurrency",
@@ -84,6 +85,7 @@ section! {
     client_id: String,
     client_secret_env: String,
     scopes: Vec<String>,
+    issuer: String,
     refresh_s: u64,
     tools: BTreeMap<String, McpToolSettings>,
 }

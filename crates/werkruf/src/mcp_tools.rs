@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use werkruf_contract::Uuid;
 use werkruf_llm::{Egress, HttpLimits, tool_client};
 use werkruf_runtime::Notification;
-use werkruf_store::Seal;
-use werkruf_tools::{McpServices, OAuthServices, ToolConfig};
+use werkruf_store::{ConnectionRow, Seal};
+use werkruf_tools::{McpServerConfig, McpServices, OAuthServices, ToolConfig, ToolSection};
 
 use crate::app::{App, base_url};
 use crate::config::Config;
@@ -28,23 +29,26 @@ pub async fn start(app: &Arc<App>, stop: &CancellationToken) {
 impl App {
     /// Connects to the MCP servers of a valid configuration, and to no others.
     pub(crate) fn connect_mcp_servers(&self, config: &Config) {
-        let declared = config.tools.iter().filter_map(|section| match section.config() {
-            Ok(ToolConfig::Mcp(server)) => Some(*server),
-            _ => None,
-        });
-        match tool_client(&HttpLimits::default(), Egress::new(config.egress.clone())) {
-            Ok(client) => {
-                let services = McpServices {
-                    pins: self.database.tool_pins(),
-                    clock: self.clock.clone(),
-                    tasks: self.tasks.clone(),
-                    oauth: self.oauth_services(config),
-                };
-                let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
-                self.modules.mcp.apply(&declared.collect::<Vec<_>>(), &client, &services, &variable);
-            }
-            // The same client was made for the HTTP tools.
-            Err(error) => tracing::error!(%error, "no HTTP client for MCP servers"),
+        let Some(client) = mcp_client(config) else { return };
+        let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
+        self.modules.mcp.apply(&declared(config), &client, &self.mcp_services(config), &variable);
+    }
+
+    /// Ends what an erased person had at MCP servers: sessions at once, tokens as soon as their servers answer. The erasure does not wait for them.
+    pub(crate) async fn end_connections(&self, tenant_id: Uuid, user_id: &str, rows: Vec<ConnectionRow>) {
+        self.modules.mcp.close_person(tenant_id, user_id);
+        let config = self.applied.lock().await.clone();
+        let Some(client) = mcp_client(&config) else { return };
+        let variable = |name: &str| config.environment.lookup(name).map(str::to_owned);
+        self.modules.mcp.revoke(rows, &declared(&config), &client, &self.mcp_services(&config), &variable);
+    }
+
+    fn mcp_services(&self, config: &Config) -> McpServices {
+        McpServices {
+            pins: self.database.tool_pins(),
+            clock: self.clock.clone(),
+            tasks: self.tasks.clone(),
+            oauth: self.oauth_services(config),
         }
     }
 
@@ -56,10 +60,26 @@ impl App {
             seal: Seal::new(self.store.secret_keys()),
             clock: self.clock.clone(),
             egress: Egress::new(config.egress.clone()),
+            tasks: self.modules.mcp.token_tasks(),
             random: rand::random,
             base_url: Arc::new(move || base_url(configured.as_deref(), own.get(), listen)),
         }
     }
+}
+
+/// The MCP servers that the configuration declares.
+fn declared(config: &Config) -> Vec<McpServerConfig> {
+    let of_section = |section: &ToolSection| match section.config() {
+        Ok(ToolConfig::Mcp(server)) => Some(*server),
+        _ => None,
+    };
+    config.tools.iter().filter_map(of_section).collect()
+}
+
+fn mcp_client(config: &Config) -> Option<reqwest::Client> {
+    let client = tool_client(&HttpLimits::default(), Egress::new(config.egress.clone()));
+    // The same client was made for the HTTP tools.
+    client.inspect_err(|error| tracing::error!(%error, "no HTTP client for MCP servers")).ok()
 }
 
 async fn follow(app: &App) {

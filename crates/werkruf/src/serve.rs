@@ -228,6 +228,7 @@ async fn wind_down(app: &App, server: impl Future<Output = ()>) {
     };
     tokio::join!(turns, connections);
     app.modules.mcp.stop();
+    app.modules.mcp.tokens_settled().await;
     app.traces.flush().await;
     app.tasks.close();
     let _ = tokio::time::timeout(CLOSING, app.tasks.wait()).await;

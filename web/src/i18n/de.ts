@@ -159,6 +159,7 @@ export const de: Texts = {
   approvals_empty: 'Aufrufe von Werkzeugen, die eine Freigabe brauchen, erscheinen hier.',
   approval_tainted: 'Das Modell hatte Texte Fremder gelesen, bevor es diesen Aufruf wünschte.',
   approval_not_needed: 'nicht nötig',
+  provider_server: 'Server beim Modellanbieter',
   asked_by: 'Gefragt von',
   asked_at: 'Gefragt',
   approver_roles: 'Rollen, die zustimmen dürfen',

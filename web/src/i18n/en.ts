@@ -157,6 +157,7 @@ export const en = {
   approvals_empty: 'Calls of tools that need approval appear here.',
   approval_tainted: 'The model had read text of strangers before it asked for this call.',
   approval_not_needed: 'not needed',
+  provider_server: 'Server at the model provider',
   asked_by: 'Asked by',
   asked_at: 'Asked',
   approver_roles: 'Roles that may approve',

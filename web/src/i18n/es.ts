@@ -159,6 +159,7 @@ export const es: Texts = {
   approvals_empty: 'Aquí aparecen las llamadas que necesitan aprobación.',
   approval_tainted: 'El modelo había leído textos de terceros antes de pedir esta llamada.',
   approval_not_needed: 'no necesaria',
+  provider_server: 'Servidor en el proveedor del modelo',
   asked_by: 'Pedido por',
   asked_at: 'Pedido',
   approver_roles: 'Roles que pueden aprobar',

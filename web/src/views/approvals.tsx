@@ -23,6 +23,7 @@ function Card({ approval, reload }: { approval: Approval; reload: () => Promise<
       </header>
       <Facts
         rows={[
+          ...(approval.server_label ? ([[t('provider_server'), approval.server_label]] as [string, string][]) : []),
           [t('asked_by'), personName(approval.asked_by)],
           [t('approver_roles'), approval.approver_roles.join(', ') || '–'],
           [t('asked_at'), moment(approval.created_at)],

@@ -189,6 +189,7 @@ impl Wire for Assembly {
             name: call.name,
             arguments: if call.arguments.is_empty() && executable { "{}".to_owned() } else { call.arguments },
             status: None,
+            server_label: None,
         });
         Answer {
             calls: calls.collect(),

@@ -99,6 +99,7 @@ impl OfflineProvider {
                 name,
                 arguments: arguments.to_string(),
                 status: None,
+                server_label: None,
             })
             .collect()
     }

@@ -15,7 +15,7 @@ use crate::annotations::{Annotations, characters};
 use crate::reader::{AnswerState, Wire};
 use crate::sse::SseEvent;
 use crate::stream_error::StreamError;
-use crate::{Answer, Delta, TokenUsage, ToolCall};
+use crate::{Answer, Delta, TokenUsage};
 
 /// A response with more items is not valid; the limit also bounds the work of matching them.
 const MAX_ITEMS: usize = 4096;
@@ -160,6 +160,7 @@ impl Assembly {
             item.call_id = item.call_id.or(open.item.call_id.take());
             item.name = item.name.or(open.item.name.take());
             item.approval_request_id = item.approval_request_id.or(open.item.approval_request_id.take());
+            item.server_label = item.server_label.or(open.item.server_label.take());
         }
         if item.arguments.as_ref().is_none_or(String::is_empty) {
             let arguments = open.full_arguments.take().filter(|full| !full.is_empty()).unwrap_or_else(|| open.argument_deltas.clone());
@@ -357,20 +358,7 @@ impl Wire for Assembly {
         let (mut calls, mut items) = (Vec::new(), Vec::new());
         for (index, open) in &self.items {
             match open.item.requested_call() {
-                Some(kind) => {
-                    let arguments = open.item.arguments.clone().unwrap_or_default();
-                    // Missing arguments mean no arguments only if the provider reported the end of the answer.
-                    let none = arguments.is_empty() && executable && open.item.kind == "function_call";
-                    calls.push(ToolCall {
-                        kind,
-                        item_id: open.item.id.clone(),
-                        call_id: open.item.call_id.clone(),
-                        output_index: *index,
-                        name: open.item.name.clone().unwrap_or_default(),
-                        arguments: if none { "{}".to_owned() } else { arguments },
-                        status: open.item.status.clone(),
-                    });
-                }
+                Some(kind) => calls.push(open.item.to_tool_call(kind, *index, executable)),
                 None if open.item.is_model_output() => {}
                 None => items.push(open.item.to_provider_item(*index, self.response_id.as_deref())),
             }

@@ -4,7 +4,7 @@ use werkruf_contract::CallKind;
 use super::*;
 use crate::reader::ReadOutcome;
 use crate::responses::ResponsesReader;
-use crate::{ModelFault, ProviderItem};
+use crate::{ModelFault, ProviderItem, ToolCall};
 
 fn read(payloads: &[Value]) -> (Vec<Delta>, ReadOutcome) {
     let mut reader = ResponsesReader::default();
@@ -274,6 +274,7 @@ fn approval_requests_are_calls_that_are_carried_and_what_they_ran_is_not() {
         name: "pay".into(),
         arguments: "{\"n\":1}".into(),
         status: None,
+        server_label: Some("bank".into()),
     };
     assert!(executable && items.is_empty() && expected.is_approval_request());
     assert_eq!((expected.pairing_id(), calls), (Some("mcpr_1"), vec![expected.clone()]));

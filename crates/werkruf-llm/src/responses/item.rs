@@ -6,9 +6,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use werkruf_contract::CallKind;
 
-use crate::ProviderItem;
 use crate::annotations::Annotations;
 use crate::raw::{Raw, list, object, raw_struct};
+use crate::{ProviderItem, ToolCall};
 
 /// The type of an item with which the provider asks for permission to run a call.
 pub(super) const APPROVAL_REQUEST: &str = "mcp_approval_request";
@@ -26,6 +26,7 @@ pub(crate) struct Item {
     pub(crate) status: Option<String>,
     pub(crate) error: Option<Value>,
     pub(crate) approval_request_id: Option<String>,
+    pub(crate) server_label: Option<String>,
     /// The content of a message, in order.
     pub(crate) parts: Vec<Part>,
     /// `commentary` or `final_answer`, if the server distinguishes messages.
@@ -47,7 +48,7 @@ pub(crate) struct Part {
 raw_struct! {
     WireItem {
         kind = "type", id, call_id, name, arguments, input, code, queries, action, operation, output, outputs, results,
-        tools, status, error, content, phase, approval_request_id,
+        tools, status, error, content, phase, approval_request_id, server_label,
     }
     WirePart { text, refusal, annotations }
 }
@@ -63,6 +64,7 @@ impl Item {
         item.status = exact(wire.status);
         item.phase = exact(wire.phase);
         item.approval_request_id = exact(wire.approval_request_id);
+        item.server_label = exact(wire.server_label);
         item.error = wire.error.and_then(value);
         match item.kind.as_str() {
             "message" => item.read_parts(wire.content),
@@ -126,6 +128,22 @@ impl Item {
     /// Whether the item may be sent back to the provider as received.
     fn is_returned_verbatim(&self) -> bool {
         self.kind == APPROVAL_REQUEST || (self.requested_call().is_none() && self.kind != "message" && !self.kind.is_empty())
+    }
+
+    /// The item as a call of this kind. Missing arguments mean no arguments only if the provider reported the end of the answer.
+    pub(crate) fn to_tool_call(&self, kind: CallKind, output_index: u32, executable: bool) -> ToolCall {
+        let arguments = self.arguments.clone().unwrap_or_default();
+        let none = arguments.is_empty() && executable && self.kind == "function_call";
+        ToolCall {
+            kind,
+            item_id: self.id.clone(),
+            call_id: self.call_id.clone(),
+            output_index,
+            name: self.name.clone().unwrap_or_default(),
+            arguments: if none { "{}".to_owned() } else { arguments },
+            status: self.status.clone(),
+            server_label: self.server_label.clone().filter(|_| kind == CallKind::Mcp),
+        }
     }
 
     /// The item as a `ProviderItem` of the answer.

@@ -63,12 +63,8 @@ impl CallBatch<'_> {
         if demand == Some(TaintPolicy::Deny) {
             return Err(tainted(row));
         }
-        Ok(self.approvers(entry, demand.is_some()).map(|roles| self.ask(row, roles)))
-    }
-
-    /// Asks these roles for an approval of the call.
-    pub(super) fn ask(&self, row: &CallRow, roles: Vec<String>) -> CallPlan {
-        CallPlan::AwaitApproval(Box::new(PendingApproval::new(self.new_approval(row, roles))))
+        let ask = |roles| CallPlan::AwaitApproval(Box::new(PendingApproval::new(self.new_approval(row, roles))));
+        Ok(self.approvers(entry, demand.is_some()).map(ask))
     }
 
     /// The roles of which one must approve a call of this tool; `None` where no approval is needed.
@@ -82,13 +78,15 @@ impl CallBatch<'_> {
         }
     }
 
-    fn new_approval(&self, row: &CallRow, approver_roles: Vec<String>) -> NewApproval {
+    /// Asks these roles for an approval of the call.
+    pub(super) fn new_approval(&self, row: &CallRow, approver_roles: Vec<String>) -> NewApproval {
         let scope = self.scope;
         let arguments = row.request.clone().unwrap_or_else(|| "null".to_owned());
         NewApproval {
             id: scope.clock.new_id(),
             call_id: row.id,
             tool_name: row.tool_name.clone(),
+            server_label: None,
             arguments_digest: digest(&arguments),
             arguments,
             approver_roles,
@@ -124,7 +122,7 @@ pub(crate) async fn await_approvals(
             journal.stage(placeholder(scope, call, slot));
         }
         if let Some(approval_id) = call.approval_id.filter(|_| !call.announced) {
-            journal.stage_event(EventType::ApprovalRequired, &approval_required(&call.row, approval_id, used));
+            journal.stage_event(EventType::ApprovalRequired, &approval_required(call, approval_id, used));
         }
     }
     let asked = waiting.iter().filter(|call| call.approval_id.is_some() && !call.announced);
@@ -145,10 +143,12 @@ fn placeholder(scope: &TurnScope, call: &WaitingCall, slot: &HistorySlot) -> New
     NewMessage::result(scope.clock.new_id(), slot.id.as_str(), call.row.tool_name.as_str(), content, "pending")
 }
 
-fn approval_required(row: &CallRow, approval_id: Uuid, used: Option<&Usage>) -> ApprovalRequired {
+fn approval_required(call: &WaitingCall, approval_id: Uuid, used: Option<&Usage>) -> ApprovalRequired {
+    let row = &call.row;
     ApprovalRequired {
         approval_id,
         tool: row.tool_name.clone(),
+        server_label: call.server_label.clone(),
         job_id: row.id,
         arguments: row.request.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
         taint: taint_of(row),

@@ -62,7 +62,11 @@ async fn is_still_theirs(scope: &TurnScope, contact: &ContactRow) -> Result<bool
 /// What is decided, for a person.
 fn request(asker: &Principal, approval: &NewApproval, texts: &Texts) -> OutboxBody {
     let name = if asker.name.is_empty() { asker.user_id.as_str() } else { asker.name.as_str() };
-    let mut text = texts.text("channel-approval", &[("name", name.into()), ("tool", plain_name(&approval.tool_name).into())]);
+    let tool = match &approval.server_label {
+        Some(server) => format!("{} ({})", plain_name(&approval.tool_name), one_line(server)),
+        None => plain_name(&approval.tool_name),
+    };
+    let mut text = texts.text("channel-approval", &[("name", name.into()), ("tool", tool.into())]);
     let (arguments, missing) = arguments(&approval.arguments);
     if !arguments.is_empty() {
         text.push('\n');
@@ -80,17 +84,12 @@ fn request(asker: &Principal, approval: &NewApproval, texts: &Texts) -> OutboxBo
 /// like a further argument.
 fn arguments(stored: &str) -> (String, usize) {
     let given: Value = serde_json::from_str(stored).unwrap_or_default();
-    let lines = given.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).map(|(name, value)| {
-        let line = format!("{}: {value}", plain_name(name));
-        line.chars().fold(String::new(), |mut shown, sign| {
-            if breaks_or_turns(sign) {
-                shown.extend(sign.escape_unicode())
-            } else {
-                shown.push(sign)
-            }
-            shown
-        })
-    });
+    let lines = given
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| one_line(&format!("{}: {value}", plain_name(name))));
     let lines = lines.collect::<Vec<_>>().join("\n");
     let mut units = 0;
     let end = lines.char_indices().find(|(_, sign)| {
@@ -101,6 +100,18 @@ fn arguments(stored: &str) -> (String, usize) {
         Some((end, _)) => (format!("{}…", &lines[..end]), lines[end..].chars().count()),
         None => (lines, 0),
     }
+}
+
+/// A text that stays on its line.
+fn one_line(text: &str) -> String {
+    text.chars().fold(String::new(), |mut shown, sign| {
+        if breaks_or_turns(sign) {
+            shown.extend(sign.escape_unicode())
+        } else {
+            shown.push(sign)
+        }
+        shown
+    })
 }
 
 /// Whether a character begins a new line or turns the direction of what follows. JSON escapes only some of them.

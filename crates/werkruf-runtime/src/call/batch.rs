@@ -82,6 +82,8 @@ pub(super) struct PendingApproval {
     pub(super) new: Option<NewApproval>,
     /// Who may approve.
     pub(super) approver_roles: Vec<String>,
+    /// The server that the provider would call.
+    pub(super) server_label: Option<String>,
     /// Clients have received `approval_required`.
     pub(super) announced: bool,
     /// Held while the step is prepared, so that a copy in the same step finds the call.
@@ -91,18 +93,19 @@ pub(super) struct PendingApproval {
 impl PendingApproval {
     /// For a call whose approval is written with it.
     pub(super) fn new(approval: NewApproval) -> Self {
-        let (approval_id, approver_roles) = (Some(approval.id), approval.approver_roles.clone());
-        Self { approval_id, new: Some(approval), approver_roles, announced: false, leader: None }
+        let (approver_roles, server_label) = (approval.approver_roles.clone(), approval.server_label.clone());
+        Self { approval_id: Some(approval.id), new: Some(approval), approver_roles, server_label, announced: false, leader: None }
     }
 
     /// For a call that an earlier process left.
     pub(super) fn stored(approval: &ApprovalRow, announced: bool) -> Self {
-        Self { approval_id: Some(approval.id), new: None, approver_roles: approval.approver_roles.clone(), announced, leader: None }
+        let (approver_roles, server_label) = (approval.approver_roles.clone(), approval.server_label.clone());
+        Self { approval_id: Some(approval.id), new: None, approver_roles, server_label, announced, leader: None }
     }
 
     /// For a copy of a call that waits.
     pub(super) const fn copy() -> Self {
-        Self { approval_id: None, new: None, approver_roles: Vec::new(), announced: true, leader: None }
+        Self { approval_id: None, new: None, approver_roles: Vec::new(), server_label: None, announced: true, leader: None }
     }
 }
 
@@ -119,6 +122,7 @@ pub(crate) struct WaitingCall {
     pub(super) slot: Option<HistorySlot>,
     pub(crate) approval_id: Option<Uuid>,
     pub(super) approver_roles: Vec<String>,
+    pub(super) server_label: Option<String>,
     pub(super) announced: bool,
 }
 
@@ -132,7 +136,7 @@ impl GrantedCall {
     /// It is approved, but another call of its step is not decided yet.
     pub(super) fn waits(self) -> WaitingCall {
         let Self { row, slot } = self;
-        WaitingCall { row, slot, approval_id: None, approver_roles: Vec::new(), announced: true }
+        WaitingCall { row, slot, approval_id: None, approver_roles: Vec::new(), server_label: None, announced: true }
     }
 }
 

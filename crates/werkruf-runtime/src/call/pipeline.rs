@@ -64,7 +64,7 @@ impl CallBatch<'_> {
             return Err(failure.into());
         }
         if request.is_of_provider() {
-            return Ok(self.ask_for_provider(row)?);
+            return Ok(self.ask_for_provider(row, request.server_label.as_deref())?);
         }
         let entry = self.find(&request.name)?;
         row.effect = entry.spec().effect;

@@ -4,22 +4,25 @@
 
 use serde_json::Value;
 use werkruf_contract::{Effect, ErrorCode, Failure, ToolSpec};
-use werkruf_store::{ApprovalRow, CallRow};
+use werkruf_store::{ApprovalRow, CallRow, NewApproval};
 
 use super::approval::{Decision, decision, tainted};
 use super::batch::{CallBatch, CallPlan, PendingApproval};
 use super::outcome::interrupted;
+use super::record::display_name;
 use crate::taint::TaintPolicy;
 
 impl CallBatch<'_> {
-    /// Has a new request approved.
-    pub(super) fn ask_for_provider(&self, row: &mut CallRow) -> Result<CallPlan, Failure> {
+    /// Has a new request approved. Whoever decides sees which server the provider would call: the name of a tool alone does not say it.
+    pub(super) fn ask_for_provider(&self, row: &mut CallRow, server_label: Option<&str>) -> Result<CallPlan, Failure> {
         row.request = Some(arguments(row.raw_arguments.as_deref().unwrap_or_default())?);
         self.require_safety(row)?;
         if self.taint.demand(&ToolSpec::new(row.tool_name.clone(), "", Effect::Once), row) == Some(TaintPolicy::Deny) {
             return Err(tainted(row));
         }
-        Ok(self.ask(row, vec![self.scope.setup.provider_role.clone()]))
+        let approval = self.new_approval(row, vec![self.scope.setup.provider_role.clone()]);
+        let approval = NewApproval { server_label: server_label.map(display_name), ..approval };
+        Ok(CallPlan::AwaitApproval(Box::new(PendingApproval::new(approval))))
     }
 
     /// Refuses what a safety profile denies. A profile that is no longer configured allows nothing.

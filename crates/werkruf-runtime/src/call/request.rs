@@ -12,6 +12,8 @@ pub(crate) struct CallRequest {
     pub(crate) response_id: Option<String>,
     pub(crate) output_index: u32,
     pub(crate) name: String,
+    /// The server that the provider would call; only with a call that it runs itself.
+    pub(crate) server_label: Option<String>,
     pub(crate) arguments: Arguments,
     /// The id of the call in the history; `None` where no message will hold its result.
     pub(crate) history_id: Option<String>,
@@ -49,6 +51,7 @@ impl CallRequest {
             response_id: None,
             output_index: 0,
             name,
+            server_label: None,
             arguments,
             history_id: None,
             retry_of: None,

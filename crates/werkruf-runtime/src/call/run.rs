@@ -217,8 +217,8 @@ impl CallBatch<'_> {
             let refused = CallOutcome::refused(approval_pending(row.id), self.scope.clock.now()).with_message(&self.scope.texts);
             leader.complete(&Arc::new(refused));
         }
-        let PendingApproval { approval_id, approver_roles, announced, .. } = pending;
-        WaitingCall { row, slot, approval_id, approver_roles, announced }
+        let PendingApproval { approval_id, approver_roles, server_label, announced, .. } = pending;
+        WaitingCall { row, slot, approval_id, approver_roles, server_label, announced }
     }
 
     async fn execute(&self, at: usize, execution: Box<Execution>, leader: Leader) -> Result<Completed, StoreError> {

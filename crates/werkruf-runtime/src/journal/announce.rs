@@ -58,10 +58,13 @@ impl Audience {
     /// What programs are told about new approvals.
     pub(crate) fn approvals(&self, approvals: &[NewApproval]) -> Vec<NewOutboxRow> {
         let told = approvals.iter().flat_map(|approval| {
-            let details = json!({
+            let mut details = json!({
                 "approval_id": approval.id, "call_id": approval.call_id, "tool": approval.tool_name,
                 "approver_roles": approval.approver_roles, "expires_at": format!("{:.3}", approval.expires_at),
             });
+            if let Some(server) = &approval.server_label {
+                details["server_label"] = json!(server);
+            }
             self.notify(Notification::ApprovalRequired, &details)
         });
         told.collect()

@@ -121,6 +121,7 @@ impl Turn {
                 response_id: answer.response_id.clone(),
                 output_index: call.output_index,
                 history_id: Some(id),
+                server_label: call.server_label.as_ref().map(|label| self.scope.setup.redaction.text(label)),
                 refused,
                 ..CallRequest::new(job_id, name, Arguments::Raw(arguments))
             });

@@ -107,6 +107,7 @@ fn answer_with_call(name: String, arguments: &Value) -> Answer {
         name,
         arguments: arguments.to_string(),
         status: None,
+        server_label: None,
     };
     Answer { calls: vec![call], executable: true, ..Answer::default() }
 }

@@ -31,6 +31,7 @@ impl Tables {
             turn_id: ids.1,
             call_id: new.call_id,
             tool_name: new.tool_name.clone(),
+            server_label: new.server_label.clone(),
             arguments: new.arguments.clone(),
             arguments_digest: new.arguments_digest.clone(),
             approver_roles: new.approver_roles.clone(),

@@ -210,7 +210,16 @@ impl Model {
                 _ => Some(format!("c{}", rng.below(100_000))),
             };
             let name = rng.pick(&TOOLS).copied().unwrap_or("lookup").to_owned();
-            calls.push(ToolCall { kind: CallKind::Function, item_id: None, status: None, call_id, output_index, name, arguments });
+            calls.push(ToolCall {
+                kind: CallKind::Function,
+                item_id: None,
+                status: None,
+                server_label: None,
+                call_id,
+                output_index,
+                name,
+                arguments,
+            });
         }
         if !whole {
             world.count("answers cut off");

@@ -26,6 +26,7 @@ impl Model {
                 name: TOOL.to_owned(),
                 arguments: format!("{{\"n\":{}}}", rng.below(6)),
                 status: None,
+                server_label: Some("bank".to_owned()),
             });
         }
         // The provider gets its own request back with the answer to it.

@@ -60,6 +60,7 @@ impl Comparison {
             id: self.id(),
             call_id,
             tool_name: "lookup".to_owned(),
+            server_label: Some("bank".to_owned()),
             arguments: "{}".to_owned(),
             arguments_digest: "d".to_owned(),
             approver_roles: vec![format!("role-{}", self.below(2))],

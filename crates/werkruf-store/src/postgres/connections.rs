@@ -7,11 +7,12 @@ use werkruf_contract::Uuid;
 
 use super::PostgresStore;
 use super::audit::record;
-use super::flush::{DbRole, Statement};
+use super::fault::Fault;
+use super::flush::{DbRole, Statement, Transaction};
 use super::param::{clean_or_null, ms, p};
 use super::row::{all, connection, connection_request, first};
 use super::text::clean;
-use crate::connections::{MAX_OF_SERVER, MAX_REQUESTS};
+use crate::connections::{MAX_OF_SERVER, MAX_REQUESTS, MAX_TRIES};
 use crate::reading::{CONNECTION, CONNECTION_REQUEST};
 use crate::{
     Author, ConnectionChange, ConnectionKey, ConnectionRequest, ConnectionRow, Connections, KeyDigest, NewConnectionRequest, OpenedLink,
@@ -24,6 +25,8 @@ const INSERT: &str = "INSERT INTO connection_requests (tenant_id, id, user_id, s
     VALUES ($1, $2, $3, $4, $5, $6, false, $7, $8) ON CONFLICT (tenant_id, id) DO NOTHING";
 const SURPLUS: &str = "DELETE FROM connection_requests WHERE tenant_id = $1 AND user_id = $2 AND id NOT IN (
     SELECT id FROM connection_requests WHERE tenant_id = $1 AND user_id = $2 ORDER BY created_at DESC, id DESC LIMIT $3)";
+/// Before the connection is written, and an erasure deletes in the same order: each waits for the other at this row.
+const FINISHED: &str = "DELETE FROM connection_requests WHERE tenant_id = $1 AND id = $2 AND user_id = $3 AND server = $4 RETURNING true";
 const PUT: &str = "INSERT INTO connections (tenant_id, user_id, server, sealed, expires_at, created_at, updated_at)
     VALUES ($1, $2, $3, $4, $5, $6, $6)
     ON CONFLICT (tenant_id, user_id, server) DO UPDATE
@@ -49,10 +52,33 @@ impl Connections for PostgresStore {
     }
 
     fn connection_link(&self, link: KeyDigest, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>> {
-        let sql = format!("SELECT {CONNECTION_REQUEST} FROM connection_requests WHERE digest = $1 AND NOT opened AND expires_at > $2");
+        let sql = format!(
+            "SELECT {CONNECTION_REQUEST} FROM connection_requests WHERE digest = $1 AND NOT opened AND expires_at > $2 AND tries < $3"
+        );
         Box::pin(async move {
-            let (digest, now) = (link.0.as_str(), ms(now));
-            first(&self.query(DbRole::System, &sql, &[p(&digest), p(&now)]).await?, connection_request)
+            let (digest, now, most) = (link.0.as_str(), ms(now), i64::from(MAX_TRIES));
+            first(&self.query(DbRole::System, &sql, &[p(&digest), p(&now), p(&most)]).await?, connection_request)
+        })
+    }
+
+    fn begin_connection_link(&self, link: KeyDigest, until: Timestamp, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>> {
+        let sql = format!(
+            "UPDATE connection_requests SET tries = tries + 1, opening_until = $2
+             WHERE digest = $1 AND NOT opened AND expires_at > $3 AND tries < $4 AND (opening_until IS NULL OR opening_until <= $3)
+             RETURNING {CONNECTION_REQUEST}"
+        );
+        Box::pin(async move {
+            let (digest, until, now, most) = (link.0.as_str(), ms(until), ms(now), i64::from(MAX_TRIES));
+            first(&self.query(DbRole::System, &sql, &[p(&digest), p(&until), p(&now), p(&most)]).await?, connection_request)
+        })
+    }
+
+    fn release_connection_link(&self, link: KeyDigest) -> StoreFuture<'_, ()> {
+        // No row matches where the link was deleted meanwhile.
+        let sql = "UPDATE connection_requests SET opening_until = NULL WHERE digest = $1 AND NOT opened";
+        Box::pin(async move {
+            let digest = link.0.as_str();
+            self.query(DbRole::System, sql, &[p(&digest)]).await.map(|_| ())
         })
     }
 
@@ -72,7 +98,8 @@ impl Connections for PostgresStore {
 
     fn take_connection_request(&self, state: KeyDigest, browser: KeyDigest, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>> {
         let sql = format!(
-            "DELETE FROM connection_requests WHERE digest = $1 AND browser = $2 AND opened AND expires_at > $3 RETURNING {CONNECTION_REQUEST}"
+            "UPDATE connection_requests SET digest = 'taken ' || id
+             WHERE digest = $1 AND browser = $2 AND opened AND expires_at > $3 RETURNING {CONNECTION_REQUEST}"
         );
         Box::pin(async move {
             let (state, browser, now) = (state.0.as_str(), browser.0.as_str(), ms(now));
@@ -80,7 +107,7 @@ impl Connections for PostgresStore {
         })
     }
 
-    fn put_connection(&self, row: ConnectionRow, by: Author) -> StoreFuture<'_, ()> {
+    fn put_connection(&self, row: ConnectionRow, request: Uuid, by: Author) -> StoreFuture<'_, bool> {
         let act = Arc::new((self.recorder.clone(), by, row));
         Box::pin(self.with(DbRole::System, move |transaction| {
             let act = Arc::clone(&act);
@@ -88,13 +115,16 @@ impl Connections for PostgresStore {
                 let (recorder, by, row) = (&act.0, &act.1, &act.2);
                 let ConnectionKey { tenant_id, user_id, server } = &row.key;
                 let (user, server) = (clean(user_id), clean(server));
+                if transaction.query(FINISHED, &[p(tenant_id), p(&request), p(&user), p(&server)]).await?.is_empty() {
+                    return Ok(transaction.is_retry() && stored(transaction, row).await?);
+                }
                 let (until, now) = (row.expires_at.map(ms), ms(row.updated_at));
                 let values = [p(tenant_id), p(&user), p(&server), p(&row.sealed), p(&until), p(&now)];
                 if transaction.query(PUT, &values).await?.len() != 1 {
                     return Err(StoreError::Moved { what: "connection", id: row.key.server.clone() }.into());
                 }
                 record(transaction, recorder, *tenant_id, by, &[row.key.act("connection.create")], row.updated_at).await?;
-                Ok(())
+                Ok(true)
             })
         }))
     }
@@ -156,4 +186,11 @@ impl Connections for PostgresStore {
             })
         }))
     }
+}
+
+/// Whether an attempt whose answer was lost has stored this very connection.
+async fn stored(transaction: &Transaction, row: &ConnectionRow) -> Result<bool, Fault> {
+    let sql = "SELECT true FROM connections WHERE tenant_id = $1 AND user_id = $2 AND server = $3 AND sealed = $4";
+    let (user, server) = (clean(&row.key.user_id), clean(&row.key.server));
+    Ok(!transaction.query(sql, &[p(&row.key.tenant_id), p(&user), p(&server), p(&row.sealed)]).await?.is_empty())
 }

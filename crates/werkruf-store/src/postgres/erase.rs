@@ -21,6 +21,7 @@ use super::row::{self, all};
 use super::text::clean;
 use super::{PostgresStore, audit, budgets};
 use crate::module::rows_to_erase;
+use crate::reading::CONNECTION;
 use crate::{
     Author, Backup, CloseReason, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, Modules, Recorder, StoreError,
     TurnCloser, TurnRow, crash,
@@ -87,10 +88,8 @@ const PERSON: &str =
     external_id = NULL, token_roles = NULL, token_roles_until = NULL, locale = 'en-US', time_zone = NULL
     WHERE tenant_id = $1 AND id::text = $2 RETURNING true";
 const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = $1 AND user_id::text = $2";
-const CONNECTIONS: [&str; 2] = [
-    "DELETE FROM connections WHERE tenant_id = $1 AND user_id = $2",
-    "DELETE FROM connection_requests WHERE tenant_id = $1 AND user_id = $2",
-];
+/// Before the connections: a login that is being finished needs its request and has locked it, or finds it gone and stores nothing.
+const LINKS: &str = "DELETE FROM connection_requests WHERE tenant_id = $1 AND user_id = $2";
 /// The windows of the person and of their keys: `KIND/user/ID` and `KIND/key/ID`.
 const RATES: &str = "DELETE FROM rate_windows WHERE tenant_id = $1 AND (substr(subject, strpos(subject, '/')) = '/user/' || $2
     OR substr(subject, strpos(subject, '/')) IN (SELECT '/key/' || id FROM api_keys WHERE tenant_id = $1 AND user_id = $2))";
@@ -185,13 +184,15 @@ impl Erasure {
         }
         let (of_turns, of_conversations) = ([p(&self.tenant_id), p(&turns)], [p(&self.tenant_id), p(&conversations)]);
         // The windows of the keys are found by the keys, so they go first.
-        let [rates, rights, keys] = [RATES, RIGHTS, KEYS].map(|sql| Statement { sql, params: &of_person });
-        let mut statements = vec![rates, rights];
-        statements.extend(CONNECTIONS.map(|sql| Statement { sql, params: &of_person }));
+        let connections = format!("DELETE FROM connections WHERE tenant_id = $1 AND user_id = $2 RETURNING {CONNECTION}");
+        let [rates, rights, links, connections, keys] =
+            [RATES, RIGHTS, LINKS, &connections, KEYS].map(|sql| Statement { sql, params: &of_person });
+        let mut statements = vec![rates, rights, links];
         let counted = |statements: &mut Vec<_>, statement| {
             statements.push(statement);
             statements.len() - 1
         };
+        let connections = counted(&mut statements, connections);
         let keys = counted(&mut statements, keys);
         let calls = counted(&mut statements, Statement { sql: CALLS, params: &of_turns });
         statements.extend(IN_CONVERSATIONS.iter().chain(&OF_TURNS).map(|sql| Statement { sql, params: &of_turns }));
@@ -217,6 +218,7 @@ impl Erasure {
             // Dead rows stay in the files until PostgreSQL's vacuum removes them.
             compacted: false,
             copies: Vec::new(),
+            connections: done.get(connections).map_or(Ok(Vec::new()), |rows| all(rows, row::connection))?,
         };
         audit::record(transaction, &self.recorder, self.tenant_id, &self.by, &[erased.act(&blanked)], self.now).await?;
         crash::point("inside_erase");

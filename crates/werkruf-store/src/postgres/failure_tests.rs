@@ -131,6 +131,7 @@ async fn a_decision_whose_answer_was_lost_counts_once() {
             id: world.id(),
             call_id: call.id,
             tool_name: "send".to_owned(),
+            server_label: None,
             arguments: "{}".to_owned(),
             arguments_digest: "d".to_owned(),
             approver_roles: vec!["boss".to_owned()],

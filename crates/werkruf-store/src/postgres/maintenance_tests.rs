@@ -114,6 +114,7 @@ async fn pending_work_is_ended_and_not_resumed() {
         id: world.id(),
         call_id: world.id(),
         tool_name: "pay".to_owned(),
+        server_label: None,
         arguments: "{}".to_owned(),
         arguments_digest: "d".to_owned(),
         approver_roles: vec!["clerk".to_owned()],

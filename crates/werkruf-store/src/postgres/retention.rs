@@ -42,6 +42,7 @@ impl Retention for PostgresStore {
             for (table, condition, until) in [
                 ("budget_periods", "reserved = 0 AND period_start", old),
                 ("inbox", "turn_id IS NULL AND expires_at", now),
+                ("connection_requests", "expires_at", now),
                 ("outbox", "channel = 'webhook' AND status = 'sent' AND updated_at", arrived),
                 ("alerts", "(once OR resolved_at IS NOT NULL) AND seen_at", ended),
                 ("contacts", "user_id IS NULL AND conversation_id IS NULL AND updated_at", forgotten),

@@ -54,7 +54,7 @@ const ROWS: &str = "
   INSERT INTO provider_tokens VALUES ('$tenant', 'p', 'a', 'x', NULL, now(), now());
   INSERT INTO provider_claims VALUES ('$tenant', 'p', 'a', '$tenant', now());
   INSERT INTO connections VALUES ('$tenant', '1', 's', 'x', NULL, now(), now());
-  INSERT INTO connection_requests VALUES ('$tenant', '$tenant', '1', 's', NULL, 'digest-$tenant', false, NULL, NULL, now(), now());
+  INSERT INTO connection_requests VALUES ('$tenant', '$tenant', '1', 's', NULL, 'digest-$tenant', false, NULL, NULL, 0, NULL, now(), now());
   INSERT INTO tool_pins VALUES ('$tenant', 't', 's', 'd', '{}', now(), NULL, NULL, NULL);
   INSERT INTO audit_entries (tenant_id, seq, at, operator, action, subject, person, salt, after, hash)
     VALUES ('$tenant', 1, now(), true, 'a', 's', '1', 'salt', '{}', 'h');

@@ -114,9 +114,9 @@ impl WriteContext<'_> {
     /// Inserts an approval request.
     pub(super) fn approval(&self, c: &Connection, conversation_id: Option<Uuid>, approval: &NewApproval) -> Result<(), StoreError> {
         c.prepare_cached(
-            "INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest,
+            "INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, server_label, arguments, arguments_digest,
                approver_roles, taint, asked_by, asked_key, retried_by, status, created_at, expires_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, 'pending', ?14, ?15)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, 'pending', ?15, ?16)",
         )?
         .execute(params![
             self.tenant,
@@ -125,6 +125,7 @@ impl WriteContext<'_> {
             self.turn,
             Id::from(approval.call_id),
             approval.tool_name,
+            approval.server_label,
             approval.arguments,
             approval.arguments_digest,
             json(&approval.approver_roles)?,

@@ -1,14 +1,14 @@
 //! [`Connections`] on SQLite.
 
 use jiff::Timestamp;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
 use super::audit::record;
 use super::row::{all, connection, connection_request, first};
 use super::text::{Id, Stamp};
-use crate::connections::{MAX_OF_SERVER, MAX_REQUESTS};
+use crate::connections::{MAX_OF_SERVER, MAX_REQUESTS, MAX_TRIES};
 use crate::reading::{CONNECTION, CONNECTION_REQUEST};
 use crate::{
     Author, ConnectionChange, ConnectionKey, ConnectionRequest, ConnectionRow, Connections, KeyDigest, NewConnectionRequest, OpenedLink,
@@ -36,8 +36,32 @@ impl Connections for SqliteStore {
     }
 
     fn connection_link(&self, link: KeyDigest, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>> {
-        let sql = format!("SELECT {CONNECTION_REQUEST} FROM connection_requests WHERE digest = ?1 AND opened = 0 AND expires_at > ?2");
-        Box::pin(self.readers.look_up(move |c| first(&mut *c.prepare_cached(&sql)?, params![link.0, Stamp::from(now)], connection_request)))
+        let sql = format!(
+            "SELECT {CONNECTION_REQUEST} FROM connection_requests WHERE digest = ?1 AND opened = 0 AND expires_at > ?2 AND tries < ?3"
+        );
+        let look =
+            move |c: &Connection| first(&mut *c.prepare_cached(&sql)?, params![link.0, Stamp::from(now), MAX_TRIES], connection_request);
+        Box::pin(self.readers.look_up(look))
+    }
+
+    fn begin_connection_link(&self, link: KeyDigest, until: Timestamp, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>> {
+        let sql = format!(
+            "UPDATE connection_requests SET tries = tries + 1, opening_until = ?2
+             WHERE digest = ?1 AND opened = 0 AND expires_at > ?3 AND tries < ?4 AND (opening_until IS NULL OR opening_until <= ?3)
+             RETURNING {CONNECTION_REQUEST}"
+        );
+        Box::pin(self.writer.submit(move |c| {
+            let values = params![link.0, Stamp::from(until), Stamp::from(now), MAX_TRIES];
+            first(&mut *c.prepare_cached(&sql)?, values, connection_request)
+        }))
+    }
+
+    fn release_connection_link(&self, link: KeyDigest) -> StoreFuture<'_, ()> {
+        Box::pin(self.writer.submit(move |c| {
+            // No row matches where the link was deleted meanwhile.
+            c.prepare_cached("UPDATE connection_requests SET opening_until = NULL WHERE digest = ?1 AND opened = 0")?.execute([link.0])?;
+            Ok(())
+        }))
     }
 
     fn open_connection_link(&self, link: KeyDigest, opened: OpenedLink, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>> {
@@ -53,7 +77,8 @@ impl Connections for SqliteStore {
 
     fn take_connection_request(&self, state: KeyDigest, browser: KeyDigest, now: Timestamp) -> StoreFuture<'_, Option<ConnectionRequest>> {
         let sql = format!(
-            "DELETE FROM connection_requests WHERE digest = ?1 AND browser = ?2 AND opened = 1 AND expires_at > ?3 RETURNING {CONNECTION_REQUEST}"
+            "UPDATE connection_requests SET digest = 'taken ' || id
+             WHERE digest = ?1 AND browser = ?2 AND opened = 1 AND expires_at > ?3 RETURNING {CONNECTION_REQUEST}"
         );
         Box::pin(
             self.writer
@@ -61,10 +86,14 @@ impl Connections for SqliteStore {
         )
     }
 
-    fn put_connection(&self, row: ConnectionRow, by: Author) -> StoreFuture<'_, ()> {
+    fn put_connection(&self, row: ConnectionRow, request: Uuid, by: Author) -> StoreFuture<'_, bool> {
         let recorder = self.recorder.clone();
         Box::pin(self.writer.submit(move |c| {
             let ConnectionKey { tenant_id, user_id, server } = &row.key;
+            let finished = "DELETE FROM connection_requests WHERE tenant_id = ?1 AND id = ?2 AND user_id = ?3 AND server = ?4";
+            if c.prepare_cached(finished)?.execute(params![Id::from(*tenant_id), Id::from(request), user_id, server])? != 1 {
+                return Ok(false);
+            }
             let sql = "INSERT INTO connections (tenant_id, user_id, server, sealed, expires_at, created_at, updated_at)
                        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6)
                        ON CONFLICT (tenant_id, user_id, server) DO UPDATE
@@ -74,7 +103,8 @@ impl Connections for SqliteStore {
             if c.prepare_cached(sql)?.execute(values)? != 1 {
                 return Err(StoreError::Moved { what: "connection", id: server.clone() });
             }
-            record(c, &recorder, *tenant_id, &by, &[row.key.act("connection.create")], row.updated_at)
+            record(c, &recorder, *tenant_id, &by, &[row.key.act("connection.create")], row.updated_at)?;
+            Ok(true)
         }))
     }
 

@@ -18,6 +18,7 @@ use super::row::{self, all};
 use super::text::{Id, Stamp};
 use super::{SqliteStore, audit, backup, outbox_rows};
 use crate::module::rows_to_erase;
+use crate::reading::CONNECTION;
 use crate::{Author, CloseReason, Erased, Maintenance, MaintenanceFuture, Modules, Recorder, StoreError, TurnCloser, TurnRow, crash};
 
 impl Maintenance for SqliteStore {
@@ -97,10 +98,8 @@ const TURNS: &str = "SELECT id, conversation_id IS NOT NULL AND conversation_id 
 const PERSON: &str = "UPDATE users SET first_name = 'erased', last_name = '', email = NULL, phone = NULL, phone_key = NULL, whatsapp_user_id = NULL,
     external_id = NULL, token_roles = NULL, token_roles_until = NULL, locale = 'en-US', time_zone = NULL WHERE tenant_id = ?1 AND id = CAST(?2 AS INTEGER)";
 const RIGHTS: &str = "DELETE FROM user_roles WHERE tenant_id = ?1 AND user_id = CAST(?2 AS INTEGER)";
-const CONNECTIONS: [&str; 2] = [
-    "DELETE FROM connections WHERE tenant_id = ?1 AND user_id = ?2",
-    "DELETE FROM connection_requests WHERE tenant_id = ?1 AND user_id = ?2",
-];
+/// A login that is being finished needs its request, so it stores nothing afterwards.
+const LINKS: &str = "DELETE FROM connection_requests WHERE tenant_id = ?1 AND user_id = ?2";
 const KEYS: &str = "DELETE FROM api_keys WHERE tenant_id = ?1 AND user_id = ?2";
 
 // ?1 tenant, ?2 conversation.
@@ -168,9 +167,11 @@ pub(super) fn erase(
     if person == 0 && conversations.is_empty() && turns.is_empty() {
         return Ok(None);
     }
-    for sql in [RIGHTS].iter().chain(&CONNECTIONS) {
+    for sql in [RIGHTS, LINKS] {
         c.execute(sql, params![tenant, user_id])?;
     }
+    let sql = format!("DELETE FROM connections WHERE tenant_id = ?1 AND user_id = ?2 RETURNING {CONNECTION}");
+    let connections = all(&mut c.prepare(&sql)?, params![tenant, user_id], row::connection)?;
     for (table, column) in rows_to_erase(modules) {
         c.execute(&format!("DELETE FROM {table} WHERE tenant_id = ?1 AND CAST({column} AS TEXT) = ?2"), params![tenant, user_id])?;
     }
@@ -200,6 +201,7 @@ pub(super) fn erase(
         keys,
         compacted: false,
         copies: Vec::new(),
+        connections,
     }))
 }
 

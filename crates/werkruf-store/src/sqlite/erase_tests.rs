@@ -20,7 +20,7 @@ const ERASED: &[(&str, &str)] = &[
     ("audit_entries", "salt before after"),
     ("budgets", "scope subject period unit"),
     ("call_attempts", "error"),
-    ("connection_requests", "server scope digest browser"),
+    ("connection_requests", "server scope digest browser opening_until"),
     ("connections", "server"),
     ("contacts", "channel account person address"),
     ("conversations", "title state summary summary_untrusted metadata"),
@@ -52,7 +52,11 @@ const STAYS: &[(&str, &str, &str)] = &[
         "ids and codes: the list of calls",
     ),
     ("call_attempts", "status", "a code"),
-    ("approvals", "tool_name approver_roles taint asked_by asked_key retried_by status decided_by decided_key", "ids and codes"),
+    (
+        "approvals",
+        "tool_name server_label approver_roles taint asked_by asked_key retried_by status decided_by decided_key",
+        "ids and codes",
+    ),
     (
         "audit_entries",
         "at address action subject person before_digest after_digest hash",
@@ -129,15 +133,15 @@ fn plant(path: &Path, tenant: &str, mark: &str, other: &str) {
            ('{tenant}', 'o3', 'c', 'a', '{mark}', 'before', NULL, 1, 'sent', 0, NULL, NULL, NULL, NULL, '', '', '', 'before the sender was a user');
          INSERT INTO outbox (tenant_id, id, channel, account, recipient, lane, user_id, turn_id, approval_id, part, status, repeatable, next_at, created_at,
            updated_at, body) SELECT tenant_id, 'b' || id, 'c', 'a', 'r', 'l', '2', id, 'x', 1, 'sent', 0, '', '', '', '{mark}' FROM turns WHERE user_id = '1';
-         INSERT INTO connections VALUES ('{tenant}', '1', '{mark}', CAST('{mark}' AS BLOB), NULL, '', ''), ('{tenant}', '2', '{other}', x'', NULL, '', '');
-         INSERT INTO connection_requests VALUES ('{tenant}', 'r1', '1', '{mark}', '{mark}', '{mark}', 1, '{mark}', CAST('{mark}' AS BLOB), '', '');
+         INSERT INTO connections VALUES ('{tenant}', '1', '{mark}', CAST('{mark}' AS BLOB), NULL, '', '2026-01-01T00:00:00.000Z'), ('{tenant}', '2', '{other}', x'', NULL, '', '');
+         INSERT INTO connection_requests VALUES ('{tenant}', 'r1', '1', '{mark}', '{mark}', '{mark}', 1, '{mark}', CAST('{mark}' AS BLOB), 0, '', '', '');
          INSERT INTO outbox_lanes VALUES ('{tenant}', '{mark}', '', 'c', 'a'), ('{tenant}', '{other}', '', 'c', 'a');
          INSERT INTO inbox VALUES ('{tenant}', '{mark}', '{mark}', '{mark}:read', '{mark}', NULL, '', '');
          INSERT INTO contacts VALUES ('{tenant}', '{mark}', '{mark}', '1', '1', '{mark}', NULL, NULL, NULL, '', ''),
            ('{tenant}', 'c', 'a', '{mark}', NULL, '{mark}', NULL, NULL, NULL, '', ''),
            ('{tenant}', 'c', 'a', '2', '2', '{other}', NULL, NULL, NULL, '', '');
          INSERT INTO call_attempts SELECT tenant_id, id, 1, '', '', 'failed', '{mark}' FROM tool_calls;
-         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', '{mark}', '{mark}', '[]', NULL, '1', 'key:1', NULL, 'denied',
+         INSERT INTO approvals SELECT tenant_id, 'a' || id, conversation_id, turn_id, id, 't', NULL, '{mark}', '{mark}', '[]', NULL, '1', 'key:1', NULL, 'denied',
            NULL, NULL, '', NULL, '' FROM tool_calls;
          UPDATE tool_calls SET request = '{mark}', raw_arguments = '{mark}', repairs = '{mark}', response = '{mark}', error = '{mark}',
            error_detail = '{mark}', context = '{mark}', meta = '{mark}', permission = '{mark}', dedupe_key = '{mark}',

@@ -52,6 +52,7 @@ impl Retention for SqliteStore {
             deleted += c.execute(ENDED_ALERTS, params![ended, BATCH])? as u64;
             let old = now.checked_sub(COUNTER_AGE).unwrap_or(now);
             deleted += c.execute(OLD_COUNTERS, params![Stamp::from(old), BATCH])? as u64;
+            deleted += c.execute(EXPIRED_LINKS, params![Stamp::from(now), BATCH])? as u64;
             for (table, column) in expiring(modules) {
                 let sql = format!("DELETE FROM {table} WHERE rowid IN (SELECT rowid FROM {table} WHERE {column} <= ?1 LIMIT {BATCH})");
                 deleted += c.execute(&sql, params![Stamp::from(now)])? as u64;
@@ -156,6 +157,8 @@ const OUTBOX: &str =
     WHERE (tenant_id, id) > (?1, ?2) ORDER BY tenant_id, id LIMIT ?3";
 const EXPIRED_ENTRIES: &str = "DELETE FROM inbox WHERE (tenant_id, channel, account, external_id) IN
     (SELECT tenant_id, channel, account, external_id FROM inbox WHERE turn_id IS NULL AND expires_at <= ?1 LIMIT ?2)";
+const EXPIRED_LINKS: &str = "DELETE FROM connection_requests WHERE (tenant_id, id) IN
+    (SELECT tenant_id, id FROM connection_requests WHERE expires_at <= ?1 LIMIT ?2)";
 const FORGOTTEN_CONTACTS: &str = "DELETE FROM contacts WHERE (tenant_id, channel, account, person) IN
     (SELECT tenant_id, channel, account, person FROM contacts
        WHERE user_id IS NULL AND conversation_id IS NULL AND updated_at <= ?1 LIMIT ?2)";
@@ -307,7 +310,7 @@ fn delete_calls(c: &Connection, sweep: &Sweep, key: RowKey) -> Result<u64, Store
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    let expired = [EXPIRED_ENTRIES, FORGOTTEN_CONTACTS, ARRIVED_NOTIFICATIONS];
+    let expired = [EXPIRED_ENTRIES, EXPIRED_LINKS, FORGOTTEN_CONTACTS, ARRIVED_NOTIFICATIONS];
     let fixed = [CONVERSATIONS, STREAMS, TURNS, OUTBOX, USAGE, BUSY, DELETABLE, CALLS, OLD_ROW];
     fixed.iter().chain(&expired).chain(&OF_CALLS).chain(&OF_STREAM).map(|sql| (*sql).to_owned()).collect()
 }

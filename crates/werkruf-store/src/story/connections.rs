@@ -1,5 +1,8 @@
 //! Connections of people with other servers, and the links that make them.
 
+use jiff::SignedDuration;
+use werkruf_contract::Uuid;
+
 use super::{Store, World};
 use crate::{
     Author, ConnectionChange, ConnectionKey, ConnectionRequest, ConnectionRow, Connections, KeyDigest, NewConnectionRequest, OpenedLink,
@@ -58,6 +61,76 @@ pub(crate) async fn a_link_is_opened_once_and_finished_in_the_same_browser<S: St
     assert_eq!(left, 20, "the oldest links of a person are deleted");
 }
 
+/// A link of this person.
+fn link<S: Store>(world: &World<S>, key: &ConnectionKey, text: &str) -> NewConnectionRequest {
+    let expires_at = world.now.checked_add(SignedDuration::from_secs(600)).unwrap();
+    NewConnectionRequest { id: world.id(), key: key.clone(), digest: KeyDigest::of(text), scope: None, created_at: world.now, expires_at }
+}
+
+/// A login of this person that is being finished.
+async fn taken<S: Store + Connections>(world: &World<S>, key: &ConnectionKey) -> Uuid {
+    let digest = KeyDigest::of;
+    let (token, state) = (world.id().to_string(), world.id().to_string());
+    let request = link(world, key, &token);
+    world.store.put_connection_request(request.clone()).await.unwrap();
+    let opened = OpenedLink { state: digest(&state), browser: digest("browser"), sealed: vec![7] };
+    world.store.open_connection_link(digest(&token), opened, world.now).await.unwrap().unwrap();
+    let taken = world.store.take_connection_request(digest(&state), digest("browser"), world.now).await.unwrap().unwrap();
+    assert_eq!(taken.id, request.id);
+    request.id
+}
+
+pub(crate) async fn a_link_is_tried_by_one_at_a_time_and_not_often<S: Store + Connections>(mut world: World<S>) {
+    let (store, token) = (world.store.clone(), || KeyDigest::of("a"));
+    store.put_connection_request(link(&world, &key(&world, "1", "calendar"), "a")).await.unwrap();
+    let (now, until) = (world.now, world.later(1000));
+    let tries = (0..8).map(|_| store.begin_connection_link(token(), until, now));
+    let tries = futures_util::future::join_all(tries).await;
+    assert_eq!(tries.into_iter().filter_map(Result::unwrap).count(), 1, "one of several at once");
+    assert!(store.connection_link(token(), now).await.unwrap().is_some(), "it can be looked at meanwhile");
+    assert!(store.begin_connection_link(token(), until, until).await.unwrap().is_some(), "whoever tried took too long");
+    for _ in 2..10 {
+        store.release_connection_link(token()).await.unwrap();
+        assert!(store.begin_connection_link(token(), until, now).await.unwrap().is_some());
+    }
+    store.release_connection_link(token()).await.unwrap();
+    assert_eq!(store.begin_connection_link(token(), until, now).await.unwrap(), None, "too often");
+    assert_eq!(store.connection_link(token(), now).await.unwrap(), None);
+}
+
+pub(crate) async fn a_login_that_is_finished_after_an_erasure_is_not_stored<S: Store + Connections>(world: World<S>) {
+    let store = world.store.clone();
+    world.complete(&world.talk().await).await;
+    let row = |user: &str, server: &str| ConnectionRow {
+        key: key(&world, user, server),
+        sealed: vec![1],
+        expires_at: None,
+        updated_at: world.now,
+    };
+    let (early, late, other) = (row("1", "mail"), row("1", "calendar"), row("2", "calendar"));
+    let put = async |row: &ConnectionRow, request| store.put_connection(row.clone(), request, Author::operator()).await.unwrap();
+    assert!(put(&early, taken(&world, &early.key).await).await);
+    let (of_person, of_other) = (taken(&world, &late.key).await, taken(&world, &other.key).await);
+    let erased = store.erase_person(world.tenant, "1".to_owned(), false, world.closer(), Author::operator(), world.now).await;
+    assert_eq!(erased.unwrap().unwrap().connections, [early], "what other servers still know");
+    assert!(!put(&late, of_person).await);
+    assert!(!put(&late, of_other).await, "a request is for its person only");
+    assert!(put(&other, of_other).await);
+    assert_eq!(store.all_connections().await.unwrap(), [other]);
+}
+
+pub(crate) async fn links_that_have_expired_are_deleted<S: Store + Connections>(mut world: World<S>) {
+    let (store, person) = (world.store.clone(), key(&world, "1", "calendar"));
+    store.put_connection_request(link(&world, &person, "old")).await.unwrap();
+    let made = world.now;
+    world.later(1);
+    store.put_connection_request(link(&world, &person, "new")).await.unwrap();
+    let ended = made.checked_add(SignedDuration::from_secs(600)).unwrap();
+    assert_eq!((store.delete_expired(ended).await.unwrap(), store.delete_expired(ended).await.unwrap()), (1, 0));
+    let found = async |text: &str| store.connection_link(KeyDigest::of(text), made).await.unwrap().is_some();
+    assert_eq!((found("old").await, found("new").await), (false, true));
+}
+
 pub(crate) async fn a_connection_belongs_to_one_person<S: Store + Connections>(mut world: World<S>) {
     let store = world.store.clone();
     let seal = Seal::new(SecretKeys::new(vec![SecretKey::new([1; 32])]));
@@ -69,7 +142,9 @@ pub(crate) async fn a_connection_belongs_to_one_person<S: Store + Connections>(m
     let (calendar, other, mail) =
         (row("1", "calendar", "one", first_at), row("2", "calendar", "two", later), row("1", "mail", "three", first_at));
     for row in [&calendar, &other, &mail] {
-        store.put_connection(row.clone(), Author::operator()).await.unwrap();
+        let taken = taken(&world, &row.key).await;
+        assert!(store.put_connection(row.clone(), taken, Author::operator()).await.unwrap());
+        assert!(!store.put_connection(row.clone(), taken, Author::operator()).await.unwrap(), "a request is finished once");
     }
     assert_eq!(store.connection(calendar.key.clone()).await.unwrap(), Some(calendar.clone()));
     assert_eq!(store.connection(key(&world, "3", "calendar")).await.unwrap(), None);

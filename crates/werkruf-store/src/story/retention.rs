@@ -195,6 +195,7 @@ pub(crate) async fn calls_are_deleted_with_their_rows<S: Store>(mut world: World
         id: world.id(),
         call_id: call.id,
         tool_name: call.tool_name.clone(),
+        server_label: None,
         arguments: "{}".to_owned(),
         arguments_digest: "digest".to_owned(),
         approver_roles: vec!["lead".to_owned()],

@@ -61,6 +61,9 @@ pub struct McpServerConfig {
     /// The rights to ask for; without them, those that the server names.
     #[serde(default)]
     pub scopes: Vec<String>,
+    /// The only authorization server that is used, as its metadata names it; without it, the one that the server names.
+    #[serde(default)]
+    pub issuer: Option<String>,
     /// The effect of tools without settings of their own.
     #[serde(default = "once")]
     pub effect: String,
@@ -230,8 +233,12 @@ impl McpServerConfig {
     pub(super) fn login(&self, env: Variables<'_>) -> Result<Option<LoginSettings>, ConfigFault> {
         match self.auth.as_deref() {
             None | Some("none") => {
-                let set = [("/client_id", self.client_id.is_some()), ("/client_secret_env", self.client_secret_env.is_some())];
-                let set = set.into_iter().chain([("/scopes", !self.scopes.is_empty())]);
+                let set = [
+                    ("/client_id", self.client_id.is_some()),
+                    ("/client_secret_env", self.client_secret_env.is_some()),
+                    ("/scopes", !self.scopes.is_empty()),
+                    ("/issuer", self.issuer.is_some()),
+                ];
                 let fault = |(path, _): (&str, bool)| ConfigFault::new(path, "is for auth = \"oauth\"; remove it, or set auth");
                 set.into_iter().find(|(_, is_set)| *is_set).map(fault).map_or(Ok(None), Err)
             }
@@ -251,6 +258,15 @@ impl McpServerConfig {
         if self.client_secret_env.is_some() && self.client_id.is_none() {
             return Err(ConfigFault::new("/client_secret_env", "belongs to a client_id, which is missing"));
         }
+        if self.client_secret_env.is_some() && self.issuer.is_none() {
+            let message = "is missing; without it client_secret_env is sent to whatever authorization server the MCP server names";
+            return Err(ConfigFault::new("/issuer", message));
+        }
+        if self.issuer.as_deref().is_some_and(|issuer| !is_issuer(issuer)) {
+            let message =
+                "is no issuer; write the address that the authorization server's metadata has as `issuer`, https and without a query";
+            return Err(ConfigFault::new("/issuer", message));
+        }
         if let Some(at) = self.scopes.iter().position(|scope| scope.is_empty() || scope.contains(char::is_whitespace)) {
             return Err(ConfigFault::new(&format!("/scopes/{at}"), "is no scope; write each scope as a text of its own, without spaces"));
         }
@@ -259,6 +275,7 @@ impl McpServerConfig {
             client_id: self.client_id.clone(),
             client_secret: self.client_secret_env.as_ref().map(secret).transpose()?,
             scopes: self.scopes.clone(),
+            issuer: self.issuer.clone(),
         })
     }
 
@@ -284,6 +301,12 @@ impl McpServerConfig {
     }
 }
 
+/// Whether an authorization server may be called so (RFC 8414). Which addresses may be plain HTTP is decided where they are used.
+fn is_issuer(text: &str) -> bool {
+    let is_plain = |url: &Url| url.query().is_none() && url.fragment().is_none() && url.username().is_empty() && url.password().is_none();
+    Url::parse(text).is_ok_and(|url| matches!(url.scheme(), "https" | "http") && url.has_host() && is_plain(&url))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -305,14 +328,24 @@ mod tests {
     fn a_login_of_each_person_needs_an_address_and_no_other_credential() {
         assert_eq!(faults(&json!({"auth": "oauth"})), Vec::<String>::new());
         assert_eq!(
-            faults(&json!({"auth": "oauth", "client_id": "a", "client_secret_env": "SECRET", "scopes": ["read"]})),
+            faults(
+                &json!({"auth": "oauth", "client_id": "a", "client_secret_env": "SECRET", "scopes": ["read"], "issuer": "https://a.example"})
+            ),
             Vec::<String>::new()
         );
+        assert_eq!(faults(&json!({"auth": "oauth", "client_id": "a", "client_secret_env": "SECRET"})), ["/issuer"], "sent to anybody");
+        for wrong in ["", "login.example", "https://a.example/?x", "https://a.example/#x", "ftp://a.example", "https://u:p@a.example"] {
+            assert_eq!(faults(&json!({"auth": "oauth", "issuer": wrong})), ["/issuer"], "{wrong}");
+        }
+        assert_eq!(faults(&json!({"issuer": "https://a.example"})), ["/issuer"]);
         assert_eq!(faults(&json!({"auth": "oauth", "headers": {"Authorization": "Bearer x"}})), ["/headers/Authorization"]);
         assert_eq!(faults(&json!({"auth": "oauth", "url": null, "command": "python3"})), ["/auth"]);
         assert_eq!(faults(&json!({"auth": "basic"})), ["/auth"]);
         assert_eq!(faults(&json!({"auth": "oauth", "client_secret_env": "SECRET"})), ["/client_secret_env"]);
-        assert_eq!(faults(&json!({"auth": "oauth", "client_id": "a", "client_secret_env": "UNSET"})), ["/client_secret_env"]);
+        assert_eq!(
+            faults(&json!({"auth": "oauth", "client_id": "a", "client_secret_env": "UNSET", "issuer": "https://a.example"})),
+            ["/client_secret_env"]
+        );
         assert_eq!(faults(&json!({"auth": "oauth", "scopes": ["read write"]})), ["/scopes/0"]);
         assert_eq!(faults(&json!({"scopes": ["read"]})), ["/scopes"]);
     }

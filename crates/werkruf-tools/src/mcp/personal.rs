@@ -13,13 +13,13 @@ use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, Str
 use rmcp::{ClientHandler, RoleClient};
 use secrecy::SecretString;
 use tokio::sync::Notify;
-use werkruf_contract::{ErrorCode, Failure, Invocation, Principal};
+use werkruf_contract::{ErrorCode, Failure, Invocation, Principal, Uuid};
 use werkruf_store::{Author, ConnectionKey, ConnectionRequest, ConnectionRow};
 
 use super::bearer::{Bearer, TokenRefusal};
 use super::config::McpServerConfig;
 use super::http_client::BoundedHttp;
-use super::oauth::{ConnectFault, ConnectionState, Connector, FaultKind, LoginAnswer};
+use super::oauth::{AccountToken, ConnectFault, ConnectionState, Connector, FaultKind, LoginAnswer};
 use super::result;
 
 /// Open connections of a server at most; the one that was used longest ago is closed.
@@ -40,8 +40,9 @@ impl ClientHandler for Quiet {
 
 pub(super) type Service = RunningService<RoleClient, Quiet>;
 
-/// The connection of one person.
+/// The connection of one person with one account: a person who connects again gets another one, so that no session has tokens of two accounts.
 struct Personal {
+    account: Uuid,
     bearer: Arc<Bearer>,
     service: tokio::sync::Mutex<Option<Service>>,
     used_at: Mutex<Timestamp>,
@@ -114,9 +115,9 @@ impl PersonalServer {
         Ok(ConnectLink { url: made.url, expires_at: made.expires_at })
     }
 
-    /// Opens the link of a request.
-    pub async fn open_link(&self, link: &str, request: ConnectionRequest) -> Result<LoginStart, ConnectFault> {
-        let opened = self.connector.open(link, request).await?;
+    /// Opens a link.
+    pub async fn open_link(&self, link: &str) -> Result<LoginStart, ConnectFault> {
+        let opened = self.connector.open(link).await?;
         Ok(LoginStart { location: opened.location, browser: opened.browser })
     }
 
@@ -142,6 +143,10 @@ impl PersonalServer {
         self.connector.forget(key, by).await
     }
 
+    pub(super) fn close_person(&self, tenant_id: Uuid, user_id: &str) {
+        self.lock().remove(&self.connector.key(tenant_id, user_id));
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionKey, Arc<Personal>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -158,10 +163,10 @@ impl PersonalServer {
 
     /// A token that the server refuses is renewed once. A refusal means that nothing has happened, so the call is sent again.
     async fn call_as(&self, key: &ConnectionKey, params: CallToolRequestParams) -> Result<CallToolResponse, CallFault> {
-        let personal = self.personal(key);
         let mut bad: Option<SecretString> = None;
         for _ in 0..2 {
-            let token = self.connector.token(key, bad.as_ref()).await?;
+            let AccountToken { account, token } = self.connector.token(key, bad.as_ref()).await?;
+            let personal = self.personal(key, account);
             let refusal = match self.peer(&personal, &token).await? {
                 Err(refusal) => refusal,
                 Ok(peer) => match peer.call_tool_once(params.clone()).await {
@@ -192,20 +197,25 @@ impl PersonalServer {
                 Failure::fatal(ErrorCode::NeedsConnection, message)
             }
             FaultKind::Installation => Failure::fatal(ErrorCode::UpstreamRefused, "This server lacks a setting that the login needs."),
-            FaultKind::Gone | FaultKind::Declined | FaultKind::Refused | FaultKind::Store => result::unreachable(),
+            FaultKind::Gone | FaultKind::Busy | FaultKind::Declined | FaultKind::Refused | FaultKind::Store => result::unreachable(),
         };
         failure.nothing_happened().because(cause)
     }
 
-    fn personal(&self, key: &ConnectionKey) -> Arc<Personal> {
+    /// The connection of a person with this account. One with an earlier account is let go of, also where another process has stored the new one.
+    fn personal(&self, key: &ConnectionKey, account: Uuid) -> Arc<Personal> {
         let now = self.connector.now();
         let mut open = self.lock();
+        if open.get(key).is_some_and(|personal| personal.account != account) {
+            open.remove(key);
+        }
         if !open.contains_key(key) && open.len() >= MOST_OPEN {
             let oldest = open.iter().min_by_key(|(_, personal)| *stamp(personal)).map(|(key, _)| key.clone());
             oldest.map(|oldest| open.remove(&oldest));
         }
         let personal = open.entry(key.clone()).or_insert_with(|| {
-            Arc::new(Personal { bearer: Arc::default(), service: tokio::sync::Mutex::default(), used_at: Mutex::new(now) })
+            let service = tokio::sync::Mutex::default();
+            Arc::new(Personal { account, bearer: Arc::default(), service, used_at: Mutex::new(now) })
         });
         *stamp(personal) = now;
         Arc::clone(personal)

@@ -101,11 +101,11 @@ async fn listed(server: &PersonalServer) -> Result<Option<(Vec<Tool>, Service)>,
 async fn list_as(server: &PersonalServer, person: &ConnectionKey) -> Result<(Vec<Tool>, Service), NoList> {
     let mut bad = None;
     for _ in 0..2 {
-        let token = server.connector.token(person, bad.as_ref()).await.map_err(|fault| match fault.kind {
+        let found = server.connector.token(person, bad.as_ref()).await.map_err(|fault| match fault.kind {
             FaultKind::NeedsConnection => NoList::Refused,
             _ => NoList::Failed(fault.to_string()),
         })?;
-        let bearer = Arc::new(Bearer::default());
+        let (token, bearer) = (found.token, Arc::new(Bearer::default()));
         bearer.set(token.clone());
         let opened = match server.open(&bearer).await {
             Ok(service) => Session::list(service.peer()).await.map(|list| (list, service)),

@@ -1,12 +1,13 @@
 //! All MCP servers of the configuration. A reload keeps the connections of those whose declaration is the same.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{Clock, ToolObject};
-use werkruf_store::ToolPins;
+use werkruf_contract::{Clock, ToolObject, Uuid};
+use werkruf_store::{ConnectionRow, ToolPins};
 
 use super::config::{McpServerConfig, Reach};
 use super::link::{Connection, Link};
@@ -16,6 +17,9 @@ use super::personal::PersonalServer;
 use super::personal_list;
 use super::session::Session;
 use crate::declared_fields::Variables;
+
+/// How long an end of the process waits for tokens: a request to an authorization server takes ten seconds at most.
+const SETTLE: Duration = Duration::from_secs(12);
 
 /// What connections need.
 #[derive(Clone)]
@@ -32,6 +36,8 @@ pub struct McpServices {
 pub struct McpServers {
     running: Mutex<Vec<RunningServer>>,
     changed: Arc<Notify>,
+    /// Renewals and revocations of people's tokens.
+    token_tasks: TaskTracker,
 }
 
 struct RunningServer {
@@ -115,6 +121,51 @@ impl McpServers {
     /// The servers at which people have accounts of their own, in the order of the configuration.
     pub fn all_personal(&self) -> Vec<Arc<PersonalServer>> {
         self.lock().iter().filter_map(|server| server.session.link.personal().cloned()).collect()
+    }
+
+    /// For what must not end with its caller: [`OAuthServices::tasks`].
+    pub fn token_tasks(&self) -> TaskTracker {
+        self.token_tasks.clone()
+    }
+
+    /// Waits until tokens that are being renewed are stored, for a while. A new token that is lost costs its person another login.
+    pub async fn tokens_settled(&self) {
+        self.token_tasks.close();
+        if tokio::time::timeout(SETTLE, self.token_tasks.wait()).await.is_err() {
+            tracing::warn!("work with tokens of people did not end in time");
+        }
+        self.token_tasks.reopen();
+    }
+
+    /// Tells the authorization servers that the tokens of these connections are not used any more, where the connections are with servers of the
+    /// configuration. It returns at once; whether a server could be told is in the log.
+    pub fn revoke(
+        &self,
+        rows: Vec<ConnectionRow>,
+        declared: &[McpServerConfig],
+        client: &reqwest::Client,
+        services: &McpServices,
+        env: Variables<'_>,
+    ) {
+        for row in rows {
+            let config = declared.iter().find(|config| config.name == row.key.server);
+            let reached =
+                config.and_then(|config| config.reach(env).ok().zip(config.login(env).ok().flatten()).map(|found| (config, found)));
+            let server = reached.and_then(|(config, (reach, login))| personal(config, &reach, login, client, services));
+            match server {
+                Some(server) => {
+                    self.token_tasks.spawn(async move { server.connector.revoke(&row).await });
+                }
+                None => {
+                    tracing::warn!(server = row.key.server, "a token was deleted here, and its server is not in the configuration any more")
+                }
+            }
+        }
+    }
+
+    /// Closes the connections of a person.
+    pub fn close_person(&self, tenant_id: Uuid, user_id: &str) {
+        self.all_personal().iter().for_each(|server| server.close_person(tenant_id, user_id));
     }
 
     /// Waits until another tool is offered, or one no longer is.

@@ -39,6 +39,8 @@ pub(crate) struct ApprovalView<'a> {
     #[schema(value_type = String)]
     status: ApprovalStatus,
     tool: &'a str,
+    /// The server that the model's provider would call; null with the server's own tools.
+    server_label: Option<&'a str>,
     /// The call that needs the approval.
     job_id: Uuid,
     turn_id: Uuid,
@@ -75,6 +77,7 @@ impl<'a> ApprovalView<'a> {
             id: row.id,
             status: row.status,
             tool: &row.tool_name,
+            server_label: row.server_label.as_deref(),
             job_id: row.call_id,
             turn_id: row.turn_id,
             conversation_id: row.conversation_id,

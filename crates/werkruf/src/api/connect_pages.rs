@@ -11,16 +11,24 @@ use axum::routing::get;
 use http::header::{ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use werkruf_contract::{Principal, Texts};
-use werkruf_store::{Actor, Author, ConnectionKey, ConnectionRequest, KeyDigest};
+use werkruf_store::{Actor, Author, ConnectionKey, KeyDigest};
 use werkruf_tools::{ConnectFault, FaultKind, LoginAnswer, PersonalServer};
 
 use super::{ApiError, ApiState, pages};
 use crate::app::App;
 use crate::listen::client_address;
 
-const COOKIE_NAME: &str = "werkruf_connect";
-/// Says that this browser has shown the page of a link.
-const PAGE_COOKIE: &str = "werkruf_connect_page";
+/// A cookie of these pages.
+struct Cookie {
+    name: &'static str,
+    path: &'static str,
+    same_site: &'static str,
+}
+
+/// Says which browser opened a link. `Lax`: the browser comes back from another server.
+const BROWSER_COOKIE: Cookie = Cookie { name: "werkruf_connect", path: "/oauth/callback", same_site: "Lax" };
+/// Says that this browser has shown the page of a link. `Strict`: a link of another site to the next page does not have it.
+const PAGE_COOKIE: Cookie = Cookie { name: "werkruf_connect_page", path: "/connect", same_site: "Strict" };
 /// As long as a link.
 const COOKIE_SECONDS: u32 = 600;
 /// A token has 43 characters.
@@ -32,9 +40,8 @@ pub(crate) fn routes() -> Router<Arc<ApiState>> {
     Router::new().route("/connect/{token}", get(ask)).route("/connect/{token}/open", get(open)).route("/oauth/callback", get(finish))
 }
 
-/// A link that waits, with its person and its server.
+/// The person and the server of a link that waits.
 struct Waiting {
-    request: ConnectionRequest,
     person: Arc<Principal>,
     server: Arc<PersonalServer>,
 }
@@ -45,7 +52,7 @@ async fn waiting(app: &App, token: &str) -> Result<Option<Waiting>, ApiError> {
     }
     let request = app.database.connections().connection_link(KeyDigest::of(token), app.clock.now()).await?;
     let Some(request) = request else { return Ok(None) };
-    Ok(known(app, &request.key).await?.map(|(person, server)| Waiting { request, person, server }))
+    Ok(known(app, &request.key).await?.map(|(person, server)| Waiting { person, server }))
 }
 
 /// The person and the server of a key, if both still exist.
@@ -58,13 +65,12 @@ async fn known(app: &App, key: &ConnectionKey) -> Result<Option<(Arc<Principal>,
 /// `GET /connect/{token}`: says who connects what. Programs that look at links do not use them up.
 async fn ask(State(api): State<Arc<ApiState>>, Path(token): Path<String>, request: Request) -> Response {
     match waiting(&api.app, &token).await {
-        Ok(Some(Waiting { person, server, .. })) => {
+        Ok(Some(Waiting { person, server })) => {
             let texts = Texts::of(&person.locale);
             let values = [("server", server.name().into()), ("host", server.host().into()), ("person", person.name.as_str().into())];
             let lines = ["connect-ask", "connect-warning"].map(|key| texts.text(key, &values));
             let mut response = page(StatusCode::OK, &texts, &lines, Some(&format!("/connect/{}/open", escaped(&token))));
-            // `Strict`: a link of another site to the next page does not have it.
-            if let Ok(shown) = cookie(&api.app, PAGE_COOKIE, &shown_mark(&token), "/connect; SameSite=Strict", COOKIE_SECONDS) {
+            if let Ok(shown) = cookie(&api.app, &PAGE_COOKIE, &shown_mark(&token), COOKIE_SECONDS) {
                 response.headers_mut().insert(SET_COOKIE, shown);
             }
             response
@@ -86,23 +92,28 @@ async fn open(State(api): State<Arc<ApiState>>, Path(token): Path<String>, reque
         Ok(None) => return gone(request.headers()),
         Err(error) => return error.into_response(),
     };
-    if cookie_of(request.headers(), PAGE_COOKIE) != Some(shown_mark(&token)) {
+    if cookie_of(&api.app, request.headers(), &PAGE_COOKIE) != Some(shown_mark(&token)) {
         let Ok(location) = HeaderValue::from_str(&format!("/connect/{token}")) else { return gone(request.headers()) };
         return pages::guarded((StatusCode::SEE_OTHER, [(LOCATION, location), no_store()]).into_response());
     }
-    let Waiting { request: link, person, server } = found;
-    let texts = Texts::of(&person.locale);
-    match server.open_link(&token, link).await {
+    let Waiting { person, server } = found;
+    let (texts, name) = (Texts::of(&person.locale), server.name().to_owned());
+    // A try is counted, so it goes on when the browser leaves.
+    let opened = match api.run_detached(async move { server.open_link(&token).await }).await {
+        Ok(opened) => opened,
+        Err(error) => return error.into_response(),
+    };
+    match opened {
         Ok(login) => {
             let (Ok(location), Ok(cookie)) =
-                (HeaderValue::from_str(&login.location), browser_cookie(&api.app, &login.browser, COOKIE_SECONDS))
+                (HeaderValue::from_str(&login.location), cookie(&api.app, &BROWSER_COOKIE, &login.browser, COOKIE_SECONDS))
             else {
                 return ApiError::internal().into_response();
             };
             let headers = [(LOCATION, location), (SET_COOKIE, cookie), no_store()];
             pages::guarded((StatusCode::SEE_OTHER, headers).into_response())
         }
-        Err(fault) => failed(&texts, server.name(), &fault),
+        Err(fault) => failed(&texts, &name, &fault),
     }
 }
 
@@ -110,7 +121,9 @@ async fn open(State(api): State<Arc<ApiState>>, Path(token): Path<String>, reque
 async fn finish(State(api): State<Arc<ApiState>>, request: Request) -> Response {
     let address = client_address(request.extensions(), request.headers(), &api.proxies);
     let query = AnswerQuery::read(request.uri());
-    let (Some(state), Some(browser)) = (query.state, cookie_of(request.headers(), COOKIE_NAME)) else { return gone(request.headers()) };
+    let (Some(state), Some(browser)) = (query.state, cookie_of(&api.app, request.headers(), &BROWSER_COOKIE)) else {
+        return gone(request.headers());
+    };
     if *request.method() == Method::HEAD {
         return gone(request.headers());
     }
@@ -136,7 +149,7 @@ async fn finish(State(api): State<Arc<ApiState>>, request: Request) -> Response 
         Ok(Err(fault)) => failed(&texts, &name, &fault),
         Err(error) => error.into_response(),
     };
-    if let Ok(ended) = browser_cookie(&app, "", 0) {
+    if let Ok(ended) = cookie(&app, &BROWSER_COOKIE, "", 0) {
         response.headers_mut().insert(SET_COOKIE, ended);
     }
     response
@@ -175,20 +188,27 @@ fn shown_mark(token: &str) -> String {
     KeyDigest::of(&format!("page {token}")).0
 }
 
-fn cookie_of(headers: &HeaderMap, wanted: &str) -> Option<String> {
+fn is_encrypted(app: &App) -> bool {
+    app.base_url().starts_with("https://")
+}
+
+/// With the prefix a browser takes the cookie from this very host only: a page on another name of the same domain could set one otherwise.
+fn cookie_name(app: &App, cookie: &Cookie) -> String {
+    format!("{}{}", if is_encrypted(app) { "__Host-" } else { "" }, cookie.name)
+}
+
+fn cookie_of(app: &App, headers: &HeaderMap, cookie: &Cookie) -> Option<String> {
+    let wanted = cookie_name(app, cookie);
     let lists = headers.get_all(COOKIE).into_iter().filter_map(|value| value.to_str().ok());
     let mut pairs = lists.flat_map(|list| list.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find_map(|(name, value)| (name == wanted && !value.is_empty()).then(|| value.to_owned()))
 }
 
-/// `Lax`: the browser comes back from another server.
-fn browser_cookie(app: &App, value: &str, seconds: u32) -> Result<HeaderValue, ApiError> {
-    cookie(app, COOKIE_NAME, value, "/oauth/callback; SameSite=Lax", seconds)
-}
-
-fn cookie(app: &App, name: &str, value: &str, path: &str, seconds: u32) -> Result<HeaderValue, ApiError> {
-    let secure = if app.base_url().starts_with("https://") { "; Secure" } else { "" };
-    let text = format!("{name}={value}; Path={path}; HttpOnly; Max-Age={seconds}{secure}");
+fn cookie(app: &App, cookie: &Cookie, value: &str, seconds: u32) -> Result<HeaderValue, ApiError> {
+    // The prefix demands this path.
+    let (path, secure) = if is_encrypted(app) { ("/", "; Secure") } else { (cookie.path, "") };
+    let (name, same_site) = (cookie_name(app, cookie), cookie.same_site);
+    let text = format!("{name}={value}; Path={path}; SameSite={same_site}; HttpOnly; Max-Age={seconds}{secure}");
     let mut value = HeaderValue::from_str(&text).map_err(|_| ApiError::internal())?;
     value.set_sensitive(true);
     Ok(value)
@@ -197,6 +217,7 @@ fn cookie(app: &App, name: &str, value: &str, path: &str, seconds: u32) -> Resul
 fn failed(texts: &Texts, server: &str, fault: &ConnectFault) -> Response {
     let (status, key) = match fault.kind {
         FaultKind::Gone | FaultKind::NeedsConnection => (StatusCode::GONE, "connect-gone"),
+        FaultKind::Busy => (StatusCode::CONFLICT, "connect-busy"),
         FaultKind::Declined => (StatusCode::OK, "connect-declined"),
         FaultKind::Refused => (StatusCode::BAD_GATEWAY, "connect-failed"),
         FaultKind::Installation => (StatusCode::BAD_GATEWAY, "connect-unready"),

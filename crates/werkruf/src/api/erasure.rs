@@ -108,6 +108,7 @@ async fn cancel_and_erase(app: &App, tenant_id: Uuid, user_id: String, cancel: b
         }
         other => other.map_err(maintenance_error)?.ok_or_else(|| ApiError::not_found("user"))?,
     };
+    app.end_connections(tenant_id, &erased.user_id, erased.connections).await;
     Ok(ErasedView {
         tenant_id,
         user_id: erased.user_id,

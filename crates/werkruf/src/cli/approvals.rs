@@ -66,6 +66,13 @@ async fn decide(backend: &Backend, typed: &str, decision: &str, json: bool) -> R
 
 fn list(response: &Value) {
     let heading = ["APPROVAL", "TOOL", "ARGUMENTS", "ASKED BY", "STATUS", "EXPIRES"];
-    let cells = |row: &Value| print::fields(row, &["id", "tool", "arguments", "asked_by", "status", "expires_at"]);
+    let cells = |row: &Value| {
+        let mut cells = print::fields(row, &["id", "tool", "arguments", "asked_by", "status", "expires_at"]);
+        if row["server_label"].is_string() {
+            // The tool is one of a server that the model's provider calls.
+            cells[1] = format!("{} ({})", cells[1], print::cell(row, "server_label"));
+        }
+        cells
+    };
     print::list(print::rows(response, "approvals"), "No approvals.", &heading, cells);
 }

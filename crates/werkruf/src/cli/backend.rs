@@ -199,6 +199,7 @@ impl Backend {
     pub(super) async fn close(self) {
         if let Transport::Local { app, .. } = self.transport {
             app.runtime.drain().await;
+            app.modules.mcp.tokens_settled().await;
             app.traces.flush().await;
         }
     }

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 use crate::account_server::AccountServer;
 use crate::support::{TestServer, body, refusal};
 
-async fn open(accounts: &AccountServer) -> TestServer {
+pub(crate) async fn open(accounts: &AccountServer) -> TestServer {
     TestServer::open_with(&accounts.tool("")).await
 }
 
 /// A link for this user.
-async fn link(server: &TestServer, user: i64) -> String {
+pub(crate) async fn link(server: &TestServer, user: i64) -> String {
     let made = server.as_user(user, Method::POST, "/api/connections").json(&json!({"server": "calendar"})).send().await.unwrap();
     assert_eq!(made.status(), 201);
     body(made).await["url"].as_str().unwrap().to_owned()
@@ -24,7 +24,7 @@ fn header(response: &Response, name: &str) -> String {
 }
 
 /// A browser without cookies; it follows no redirect by itself.
-async fn get(server: &TestServer, url: &str, cookie: Option<&str>) -> Response {
+pub(crate) async fn get(server: &TestServer, url: &str, cookie: Option<&str>) -> Response {
     let path = url.strip_prefix(&format!("http://{}", server.address()));
     let request = match path {
         Some(path) => server.bare(Method::GET, path),
@@ -35,7 +35,7 @@ async fn get(server: &TestServer, url: &str, cookie: Option<&str>) -> Response {
 }
 
 /// Opens the page of a link, and goes on from it.
-async fn go_on(server: &TestServer, link: &str) -> Response {
+pub(crate) async fn go_on(server: &TestServer, link: &str) -> Response {
     let asked = get(server, link, None).await;
     assert_eq!(asked.status(), 200);
     let shown = header(&asked, "set-cookie");
@@ -44,7 +44,7 @@ async fn go_on(server: &TestServer, link: &str) -> Response {
 }
 
 /// Opens a link and logs in: the address to come back to, and the cookie.
-async fn log_in(server: &TestServer, link: &str) -> (String, String) {
+pub(crate) async fn log_in(server: &TestServer, link: &str) -> (String, String) {
     let opened = go_on(server, link).await;
     assert_eq!(opened.status(), 303, "{:?}", opened.text().await);
     let cookie = header(&opened, "set-cookie");
@@ -54,7 +54,7 @@ async fn log_in(server: &TestServer, link: &str) -> (String, String) {
     (header(&login, "location"), cookie.split(';').next().unwrap().to_owned())
 }
 
-async fn connect(server: &TestServer, link: &str) {
+pub(crate) async fn connect(server: &TestServer, link: &str) {
     let (back, cookie) = log_in(server, link).await;
     let done = get(server, &back, Some(&cookie)).await;
     assert_eq!(done.status(), 200, "{:?}", done.text().await);
@@ -71,17 +71,17 @@ async fn connect(server: &TestServer, link: &str) {
     .expect("the tools of the server are listed");
 }
 
-async fn call(server: &TestServer, user: i64, tool: &str) -> Value {
+pub(crate) async fn call(server: &TestServer, user: i64, tool: &str) -> Value {
     let invoked = server.as_user(user, Method::POST, &format!("/api/tools/calendar_{tool}/invoke")).json(&json!({"input": {}})).send();
     body(invoked.await.unwrap()).await
 }
 
-async fn state(server: &TestServer, user: i64) -> Value {
+pub(crate) async fn state(server: &TestServer, user: i64) -> Value {
     body(server.as_user(user, Method::GET, "/api/connections").send().await.unwrap()).await["connections"][0]["state"].clone()
 }
 
 /// The link in a refusal.
-fn link_in(output: &Value) -> String {
+pub(crate) fn link_in(output: &Value) -> String {
     assert_eq!((&output["error"]["code"], &output["error"]["type"]), (&json!("needs_connection"), &json!("FATAL")), "{output}");
     let message = output["error"]["message"].as_str().unwrap();
     message.split_whitespace().find(|word| word.starts_with("http")).unwrap().to_owned()

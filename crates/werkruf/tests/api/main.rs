@@ -27,6 +27,8 @@ mod collector;
 #[cfg(test)]
 mod compaction;
 #[cfg(test)]
+mod connection_safety;
+#[cfg(test)]
 mod connections;
 #[cfg(test)]
 mod console;

@@ -111,7 +111,7 @@ async fn an_approved_call_is_run_by_the_provider_and_ends_its_row() {
     let approval = get(&server, "/api/approvals?status=pending").await["approvals"][0].clone();
     let asked = [&approval["id"], &approval["job_id"], &approval["tool"], &approval["arguments"], &approval["asked_by"]];
     assert_eq!(asked, [&answer["approval_id"], &row["id"], &json!("transfer"), &json!({"amount": 5}), &json!("3")]);
-    assert_eq!(approval["approver_roles"], json!(["admin"]));
+    assert_eq!((&approval["approver_roles"], &approval["server_label"]), (&json!(["admin"]), &json!("bank")));
 
     decide(&server, &answer["approval_id"], "approve").await;
     let turn = ended(&server, &answer["turn_id"]).await;
@@ -131,6 +131,7 @@ async fn an_approved_call_is_run_by_the_provider_and_ends_its_row() {
     assert_eq!((&explained["model_answer"]["tool_calls"][0]["id"], &explained["outcome"]["data"]), (&json!("mcpr_1"), &json!("paid 5")));
     let names: Vec<&str> = explained["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap()).collect();
     assert_eq!(names, ["approval_required", "tool_started", "tool_finished"]);
+    assert_eq!(explained["events"][0]["data"]["server_label"], "bank", "{}", explained["events"][0]);
 
     let next = server.chat(3, json!({"message": "Thanks.", "conversation_id": answer["conversation_id"]})).await;
     assert_eq!(next.status(), 200);

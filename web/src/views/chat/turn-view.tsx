@@ -65,7 +65,7 @@ function ApprovalCard({ call }: { call: ToolState }) {
   return (
     <div class="approval-card">
       <p>
-        <strong>{t('approval_needed')}</strong> {t('approval_needed_for', { tool: call.tool })}
+        <strong>{t('approval_needed')}</strong> {t('approval_needed_for', { tool: call.server ? `${call.tool} (${call.server})` : call.tool })}
       </p>
       {call.arguments !== undefined && <Json value={call.arguments} label={t('arguments')} />}
       <div class="row">

@@ -9,6 +9,8 @@ export interface ToolState {
   cacheHit: boolean;
   arguments?: unknown;
   approval?: string;
+  /** The server that the model's provider would call. */
+  server?: string;
   data?: unknown;
 }
 
@@ -116,6 +118,7 @@ export function apply(turn: TurnState, { name, data }: ChatEvent) {
       const call = callOf(turn, data);
       call.status = 'awaiting_approval';
       call.approval = text(data.approval_id);
+      call.server = text(data.server_label);
       call.arguments = data.arguments ?? call.arguments;
       turn.status = 'awaiting_approval';
       break;

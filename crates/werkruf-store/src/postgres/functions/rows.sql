@@ -68,11 +68,11 @@ $$;
 CREATE OR REPLACE FUNCTION put_approvals(the_tenant uuid, the_conversation uuid, the_turn uuid, the_time timestamptz, items jsonb)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, arguments, arguments_digest, approver_roles, taint,
-    asked_by, asked_key, retried_by, status, created_at, expires_at)
-  SELECT the_tenant, id, the_conversation, the_turn, call_id, tool_name, arguments::json, arguments_digest, approver_roles::json, taint::json,
+  INSERT INTO approvals (tenant_id, id, conversation_id, turn_id, call_id, tool_name, server_label, arguments, arguments_digest, approver_roles,
+    taint, asked_by, asked_key, retried_by, status, created_at, expires_at)
+  SELECT the_tenant, id, the_conversation, the_turn, call_id, tool_name, server_label, arguments::json, arguments_digest, approver_roles::json, taint::json,
     asked_by, asked_key, retried_by, 'pending', the_time, expires_at
-  FROM jsonb_to_recordset(items) AS a (id uuid, call_id uuid, tool_name text, arguments text, arguments_digest text,
+  FROM jsonb_to_recordset(items) AS a (id uuid, call_id uuid, tool_name text, server_label text, arguments text, arguments_digest text,
     approver_roles text, taint text, asked_by text, asked_key text, retried_by text, expires_at timestamptz);
 END
 $$;

@@ -7,7 +7,7 @@ use werkruf_llm::Egress;
 
 use super::fault::ConnectFault;
 
-const LONGEST_URL: usize = 2_048;
+pub(super) const LONGEST_URL: usize = 2_048;
 
 /// The rule for the addresses that one server names.
 #[derive(Debug, Clone)]
@@ -31,6 +31,9 @@ impl Addresses {
         let url = Url::parse(text).map_err(|_| refused("it is no URL"))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(refused("it has a user name"));
+        }
+        if url.fragment().is_some() {
+            return Err(refused("it has a fragment"));
         }
         let is_named = url.host_str() == self.server.host_str();
         match url.scheme() {
@@ -83,6 +86,7 @@ mod tests {
             "https://169.254.169.254/latest",
             "http://127.0.0.1:9001/",
             "https://user:password@login.example/",
+            "https://login.example/authorize#x",
             "file:///etc/passwd",
             "login",
         ] {

@@ -3,7 +3,7 @@
 use reqwest::Url;
 use serde_json::Value;
 
-use super::addresses::Addresses;
+use super::addresses::{Addresses, LONGEST_URL};
 use super::challenge::Challenge;
 use super::fault::ConnectFault;
 use super::http::{Answer, Http};
@@ -37,26 +37,28 @@ pub(super) struct Discovered {
     pub(super) scope: Option<String>,
 }
 
-/// Asks the server who issues its tokens.
-pub(super) async fn discover(http: &Http, addresses: &Addresses, server: &Url) -> Result<Discovered, ConnectFault> {
+/// Asks the server who issues its tokens. With `wanted`, only that issuer is used: a server could name endpoints of its own beside the login page of
+/// another issuer, and would get the codes of people.
+pub(super) async fn discover(http: &Http, addresses: &Addresses, server: &Url, wanted: Option<&str>) -> Result<Discovered, ConnectFault> {
     let challenge = http.challenge(server).await?;
     let Some(resource) = resource_metadata(http, addresses, server, &challenge).await? else {
-        // The protocol of 2025-03-26: the server is its own authorization server.
-        let base = at(server, "/")?;
-        let issuer = base.as_str().trim_end_matches('/').to_owned();
-        let found = metadata(http, addresses, &base, &issuer).await?;
-        let server_metadata = match found {
-            Some(found) => found,
-            None => by_default(&base, issuer)?,
+        let found = match wanted {
+            Some(wanted) => of_issuer(http, addresses, wanted).await?,
+            None => of_server_itself(http, addresses, server).await?,
         };
-        return Ok(Discovered { server: server_metadata, resource: server.to_string(), scope: bounded(challenge.scope) });
+        return Ok(Discovered { server: found, resource: server.to_string(), scope: bounded(challenge.scope) });
     };
-    let issuers = resource.get("authorization_servers").and_then(Value::as_array);
-    let issuer = issuers.and_then(|list| list.first()).and_then(Value::as_str);
-    let issuer = issuer.ok_or_else(|| ConnectFault::refused("The metadata of the server names no authorization server."))?;
-    let base = addresses.check(issuer)?;
-    let found = metadata(http, addresses, &base, issuer).await?;
-    let found = found.ok_or_else(|| ConnectFault::refused("The authorization server has no metadata."))?;
+    let issuers = words(resource.get("authorization_servers"));
+    let issuer = match wanted {
+        Some(wanted) if issuers.iter().any(|issuer| is_same_issuer(issuer, wanted)) => wanted,
+        Some(_) => return Err(ConnectFault::refused("The server does not name the authorization server of the configuration.")),
+        None => {
+            let first =
+                issuers.first().ok_or_else(|| ConnectFault::refused("The metadata of the server names no authorization server."))?;
+            first.as_str()
+        }
+    };
+    let found = of_issuer(http, addresses, issuer).await?;
     let supported = words(resource.get("scopes_supported"));
     let named = resource.get("resource").and_then(Value::as_str).unwrap_or_default();
     Ok(Discovered {
@@ -64,6 +66,28 @@ pub(super) async fn discover(http: &Http, addresses: &Addresses, server: &Url) -
         resource: named.to_owned(),
         scope: bounded(challenge.scope.or_else(|| (!supported.is_empty()).then(|| supported.join(" ")))),
     })
+}
+
+/// The protocol of 2025-03-26: the server is its own authorization server.
+async fn of_server_itself(http: &Http, addresses: &Addresses, server: &Url) -> Result<AuthorizationServer, ConnectFault> {
+    let base = at(server, "/")?;
+    let issuer = base.as_str().trim_end_matches('/').to_owned();
+    match metadata(http, addresses, &base, &issuer).await? {
+        Some(found) => Ok(found),
+        None => by_default(&base, issuer),
+    }
+}
+
+async fn of_issuer(http: &Http, addresses: &Addresses, issuer: &str) -> Result<AuthorizationServer, ConnectFault> {
+    let found = metadata(http, addresses, &addresses.check(issuer)?, issuer).await?;
+    found.ok_or_else(|| ConnectFault::refused("The authorization server has no metadata."))
+}
+
+/// Whether two texts name one issuer. A slash at the end makes no difference: many servers write it in one place and leave it out in another, and the
+/// metadata of both is at one address.
+pub(super) fn is_same_issuer(one: &str, other: &str) -> bool {
+    let bare = |issuer: &str| issuer.strip_suffix('/').unwrap_or(issuer).to_owned();
+    bare(one) == bare(other)
 }
 
 fn bounded(scope: Option<String>) -> Option<String> {
@@ -78,7 +102,8 @@ async fn resource_metadata(http: &Http, addresses: &Addresses, server: &Url, cha
     };
     for candidate in candidates {
         let Some(found) = document(http.get(candidate).await?) else { continue };
-        let named = found.get("resource").and_then(Value::as_str).and_then(|text| Url::parse(text).ok());
+        let named = found.get("resource").and_then(Value::as_str).filter(|text| text.len() <= LONGEST_URL);
+        let named = named.and_then(|text| Url::parse(text).ok());
         if !named.is_some_and(|named| covers(&named, server)) {
             return Err(ConnectFault::refused("The metadata that the server names is that of another resource."));
         }
@@ -87,23 +112,25 @@ async fn resource_metadata(http: &Http, addresses: &Addresses, server: &Url, cha
     Ok(None)
 }
 
-/// Whether a token for the resource is one for the server: the same origin, and a path that is the beginning of the server's.
+/// Whether a token for the resource is one for the server: the same origin, and a path that is the beginning of the server's. RFC 8707 has no fragment.
 fn covers(resource: &Url, server: &Url) -> bool {
     let folder = |url: &Url| format!("{}/", url.path().trim_end_matches('/'));
-    resource.origin() == server.origin() && folder(server).starts_with(&folder(resource))
+    resource.fragment().is_none() && resource.origin() == server.origin() && folder(server).starts_with(&folder(resource))
 }
 
-/// The metadata of an authorization server, where it has any. Its issuer must be the one that was asked for.
+/// The metadata of an authorization server, where it has any. Its issuer must be the one that was asked for (RFC 8414): anybody else could answer with
+/// endpoints of another issuer.
 async fn metadata(http: &Http, addresses: &Addresses, base: &Url, issuer: &str) -> Result<Option<AuthorizationServer>, ConnectFault> {
     let mut candidates = well_known_of_issuer(base)?;
     candidates.dedup();
     for candidate in candidates {
         let Some(found) = document(http.get(candidate).await?) else { continue };
         let named = found.get("issuer").and_then(Value::as_str).unwrap_or_default();
-        if named.trim_end_matches('/') != issuer.trim_end_matches('/') {
+        if !is_same_issuer(named, issuer) {
             return Err(ConnectFault::refused("The metadata of the authorization server names another issuer."));
         }
-        return read(&found, addresses, issuer).map(Some);
+        // As it calls itself: so its answers call it too.
+        return read(&found, addresses, named).map(Some);
     }
     Ok(None)
 }
@@ -212,7 +239,9 @@ mod tests {
         for resource in ["https://a.example", "https://a.example/b", "https://a.example/b/mcp/"] {
             assert!(covers(&url(resource), &server), "{resource}");
         }
-        for other in ["https://b.example", "http://a.example/b", "https://a.example/b/m", "https://a.example/b/mcp/x"] {
+        for other in
+            ["https://b.example", "https://a.example/b#x", "http://a.example/b", "https://a.example/b/m", "https://a.example/b/mcp/x"]
+        {
             assert!(!covers(&url(other), &server), "{other}");
         }
     }

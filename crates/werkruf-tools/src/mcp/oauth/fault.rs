@@ -9,6 +9,8 @@ pub enum FaultKind {
     NeedsConnection,
     /// The link or the answer is not, or no longer, one that this server waits for.
     Gone,
+    /// Somebody is opening the link at this moment.
+    Busy,
     /// The person did not agree at the other server.
     Declined,
     /// The other server cannot be used: it does not answer, or against the rules.
@@ -20,7 +22,7 @@ pub enum FaultKind {
 }
 
 /// Why a connection cannot be made or used. The message has no secret, and may contain words of the other server, shortened.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct ConnectFault {
     pub kind: FaultKind,

@@ -1,6 +1,7 @@
 //! What is stored about a connection, encrypted as a whole.
 
 use serde::{Deserialize, Serialize};
+use werkruf_contract::Uuid;
 
 /// How this installation is known to an authorization server.
 #[derive(Clone, Serialize, Deserialize)]
@@ -37,9 +38,18 @@ pub(super) struct PendingLogin {
 /// The tokens of a person.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Grant {
+    /// Names the login that the tokens come from: sessions with the server belong to one login.
+    pub(super) account: Uuid,
     pub(super) source: TokenSource,
     /// `None` after the authorization server has refused to renew it.
     pub(super) access: Option<String>,
     pub(super) refresh: Option<String>,
     pub(super) scope: Option<String>,
+}
+
+impl Grant {
+    /// Whether the tokens are those of another grant, however they are encrypted.
+    pub(super) fn has_tokens_of(&self, other: &Self) -> bool {
+        self.account == other.account && self.access == other.access && self.refresh == other.refresh
+    }
 }

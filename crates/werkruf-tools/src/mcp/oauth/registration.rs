@@ -1,7 +1,6 @@
 //! The client that this installation is at an authorization server: from the configuration, or registered (RFC 7591) once for all people.
 
 use jiff::{SignedDuration, Timestamp};
-use reqwest::Url;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use werkruf_store::{ProviderAccount, SealedToken};
@@ -9,8 +8,8 @@ use werkruf_store::{ProviderAccount, SealedToken};
 use super::discovery::{AuthorizationServer, Discovered};
 use super::fault::{ConnectFault, FaultKind};
 use super::grant::RegisteredClient;
-use super::http::Http;
-use super::services::{LoginSettings, OAuthServices};
+use super::services::OAuthServices;
+use super::site::Site;
 
 const PROVIDER: &str = "mcp_client";
 /// A registration without an end is made again after this time.
@@ -18,22 +17,14 @@ const LIFETIME: SignedDuration = SignedDuration::from_hours(24 * 365 * 5);
 const METHODS: [&str; 3] = ["client_secret_basic", "client_secret_post", "none"];
 const LONGEST_FIELD: usize = 4_096;
 
-/// The server whose authorization server is asked, and what asking needs.
-pub(super) struct Site<'a> {
-    pub(super) url: &'a Url,
-    pub(super) settings: &'a LoginSettings,
-    pub(super) services: &'a OAuthServices,
-    pub(super) http: &'a Http,
-}
-
 /// The client at this authorization server.
-pub(super) async fn client(site: &Site<'_>, found: &Discovered, redirect: &str) -> Result<RegisteredClient, ConnectFault> {
+pub(super) async fn client(site: &Site, found: &Discovered, redirect: &str) -> Result<RegisteredClient, ConnectFault> {
     if let Some(id) = &site.settings.client_id {
         let secret = site.settings.client_secret.clone();
         let auth_method = method(&found.server, secret.is_some(), None);
         return Ok(RegisteredClient { id: id.clone(), secret, auth_method });
     }
-    let (services, now) = (site.services, site.services.clock.now());
+    let (services, now) = (&site.services, site.now());
     let account = account(site, &found.server.issuer, redirect);
     if let Some(known) = stored(services, &account, now).await? {
         return Ok(known);
@@ -50,8 +41,8 @@ pub(super) fn no_key() -> ConnectFault {
 }
 
 /// Forgets a registration that the authorization server does not know any more.
-pub(super) async fn forget(site: &Site<'_>, issuer: &str, redirect: &str) -> Result<(), ConnectFault> {
-    let (services, now) = (site.services, site.services.clock.now());
+pub(super) async fn forget(site: &Site, issuer: &str, redirect: &str) -> Result<(), ConnectFault> {
+    let (services, now) = (&site.services, site.now());
     let account = account(site, issuer, redirect);
     if let Some(known) = services.store.provider_token(account.clone()).await? {
         let ended = SealedToken { sealed: known.sealed.clone(), expires_at: now };
@@ -61,7 +52,7 @@ pub(super) async fn forget(site: &Site<'_>, issuer: &str, redirect: &str) -> Res
 }
 
 /// One registration for each server, issuer and address that people come back to.
-fn account(site: &Site<'_>, issuer: &str, redirect: &str) -> ProviderAccount {
+fn account(site: &Site, issuer: &str, redirect: &str) -> ProviderAccount {
     let digest = Sha256::digest(format!("{}\n{issuer}\n{redirect}", site.url));
     ProviderAccount { provider: PROVIDER.to_owned(), account: werkruf_contract::hex(&digest) }
 }
@@ -72,12 +63,7 @@ async fn stored(services: &OAuthServices, account: &ProviderAccount, now: Timest
     Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
 }
 
-async fn register(
-    site: &Site<'_>,
-    found: &Discovered,
-    redirect: &str,
-    now: Timestamp,
-) -> Result<(RegisteredClient, Timestamp), ConnectFault> {
+async fn register(site: &Site, found: &Discovered, redirect: &str, now: Timestamp) -> Result<(RegisteredClient, Timestamp), ConnectFault> {
     let Some(endpoint) = found.server.register.clone() else {
         let message = "The authorization server registers no clients; the operator must set client_id for this server.";
         return Err(ConnectFault::new(FaultKind::Installation, message));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio_util::task::TaskTracker;
 use werkruf_contract::Clock;
 use werkruf_llm::Egress;
 use werkruf_store::{ConnectionStore, Seal};
@@ -13,6 +14,8 @@ pub struct OAuthServices {
     pub seal: Seal,
     pub clock: Clock,
     pub egress: Egress,
+    /// For work with tokens that must not end with its caller.
+    pub tasks: TaskTracker,
     /// Random bytes for secrets.
     pub random: fn() -> [u8; 32],
     /// Where people reach this installation, without a slash at the end.
@@ -25,4 +28,6 @@ pub(in crate::mcp) struct LoginSettings {
     pub(in crate::mcp) client_id: Option<String>,
     pub(in crate::mcp) client_secret: Option<String>,
     pub(in crate::mcp) scopes: Vec<String>,
+    /// The only authorization server that is used; `None`: the one that the server names.
+    pub(in crate::mcp) issuer: Option<String>,
 }

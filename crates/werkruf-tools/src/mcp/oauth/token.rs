@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
+use werkruf_contract::Uuid;
 
 use super::addresses::Addresses;
 use super::fault::{ConnectFault, FaultKind};
@@ -19,12 +20,13 @@ pub(super) struct Issued {
     pub(super) until: Option<Timestamp>,
 }
 
-/// Exchanges the code of an answer.
+/// Exchanges the code of an answer. The login is called `account` from then on.
 pub(super) async fn exchange(
     http: &Http,
     addresses: &Addresses,
     login: PendingLogin,
     code: &str,
+    account: Uuid,
     now: Timestamp,
 ) -> Result<Issued, ConnectFault> {
     let fields = [
@@ -39,7 +41,7 @@ pub(super) async fn exchange(
         let kind = if answer.text("error") == Some("invalid_client") { FaultKind::Installation } else { FaultKind::Refused };
         return Err(ConnectFault::new(kind, refusal(&answer)));
     }
-    let before = Grant { source: login.source, access: None, refresh: None, scope: login.scope };
+    let before = Grant { account, source: login.source, access: None, refresh: None, scope: login.scope };
     read(&answer, before, now)
 }
 

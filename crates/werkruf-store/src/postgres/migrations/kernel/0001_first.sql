@@ -348,6 +348,7 @@ CREATE TABLE approvals (
   turn_id          uuid NOT NULL,
   call_id          uuid NOT NULL,
   tool_name        text NOT NULL,
+  server_label    text,
   arguments        json NOT NULL,
   arguments_digest text NOT NULL,
   approver_roles   json NOT NULL,
@@ -502,6 +503,7 @@ CREATE INDEX connections_by_server ON connections (server, updated_at);
 
 -- Links that connect a person with a server. digest: of the token of the link; once the link was opened, of the state that comes back with the
 -- answer. browser: the digest of the cookie of the browser that opened the link. sealed: what the answer needs, encrypted.
+-- tries, opening_until: how often somebody tried to open the link, and until when somebody is trying.
 CREATE TABLE connection_requests (
   tenant_id  uuid NOT NULL,
   id         uuid NOT NULL,
@@ -512,6 +514,8 @@ CREATE TABLE connection_requests (
   opened     boolean NOT NULL,
   browser    text CHECK ((browser IS NULL) = (NOT opened)),
   sealed     bytea,
+  tries      bigint NOT NULL DEFAULT 0,
+  opening_until timestamptz,
   created_at timestamptz NOT NULL,
   expires_at timestamptz NOT NULL,
   PRIMARY KEY (tenant_id, id)

@@ -338,6 +338,7 @@ CREATE INDEX inbox_by_turn ON inbox (turn_id) WHERE turn_id IS NOT NULL;
 CREATE INDEX inbox_expiring ON inbox (expires_at) WHERE turn_id IS NULL;
 
 -- approver_roles: a JSON array; each of these roles may decide. asked_by, decided_by: people. retried_by: who retried the call of asked_by. asked_key, decided_key: their credentials.
+-- server_label: the server that the model's provider would call.
 CREATE TABLE approvals (
   tenant_id       TEXT NOT NULL,
   id              TEXT NOT NULL,
@@ -345,6 +346,7 @@ CREATE TABLE approvals (
   turn_id         TEXT NOT NULL,
   call_id         TEXT NOT NULL,
   tool_name       TEXT NOT NULL,
+  server_label    TEXT,
   arguments       TEXT NOT NULL,
   arguments_digest TEXT NOT NULL,
   approver_roles  TEXT NOT NULL,
@@ -491,6 +493,7 @@ CREATE INDEX connections_by_server ON connections (server, updated_at);
 
 -- Links that connect a person with a server. digest: of the token of the link; once the link was opened, of the state that comes back with the
 -- answer. browser: the digest of the cookie of the browser that opened the link. sealed: what the answer needs, encrypted.
+-- tries, opening_until: how often somebody tried to open the link, and until when somebody is trying.
 CREATE TABLE connection_requests (
   tenant_id  TEXT NOT NULL,
   id         TEXT NOT NULL,
@@ -501,6 +504,8 @@ CREATE TABLE connection_requests (
   opened     INTEGER NOT NULL CHECK (opened IN (0, 1)),
   browser    TEXT CHECK ((browser IS NULL) = (opened = 0)),
   sealed     BLOB,
+  tries      INTEGER NOT NULL DEFAULT 0,
+  opening_until TEXT,
   created_at TEXT NOT NULL,
   expires_at TEXT NOT NULL,
   PRIMARY KEY (tenant_id, id)
