@@ -7,6 +7,7 @@ import os
 import pathlib
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "outside"))
@@ -62,14 +63,25 @@ def log_in(link):
     return status == 200
 
 
-def settings(scenario, context):
+def issuer_of(url):
+    """The authorization server of the suite. The suite does not tell it, so its metadata is read as an operator would read it."""
+    parts = urllib.parse.urlsplit(url)
+    for path in (f"/.well-known/oauth-protected-resource{parts.path}", "/.well-known/oauth-protected-resource"):
+        status, _, text = get(f"{parts.scheme}://{parts.netloc}{path}")
+        if status == 200:
+            return json.loads(text)["authorization_servers"][0]
+    raise AssertionError("the suite names no authorization server")
+
+
+def settings(scenario, context, url):
     lines = []
     if scenario == "auth/basic-cimd":
         lines.append(f'client_id = "{DOCUMENT}"')
     elif context.get("client_id"):
         lines.append(f'client_id = "{context["client_id"]}"')
         if context.get("client_secret"):
-            lines.append('client_secret_env = "SUITE_SECRET"')
+            # A secret is sent to a server that the operator names only.
+            lines += ['client_secret_env = "SUITE_SECRET"', f'issuer = "{issuer_of(url)}"']
     return "\n".join(lines) + "\n"
 
 
@@ -90,7 +102,7 @@ def main():
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     secret = {"SUITE_SECRET": context["client_secret"]} if context.get("client_secret") else {}
-    server = Server(None, TOOL.format(url=sys.argv[-1]) + settings(scenario, context), env=secret)
+    server = Server(None, TOOL.format(url=sys.argv[-1]) + settings(scenario, context, sys.argv[-1]), env=secret)
     try:
         def entry():
             [entry] = server.call("GET", "/api/admin/tools")[1]["servers"]
