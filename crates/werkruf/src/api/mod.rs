@@ -120,45 +120,53 @@ impl ApiState {
     }
 }
 
+/// The routes of the kernel that need a credential. A list of functions, because the compiler would merge calls one after another into a single function of 700 KB.
+const KERNEL_ROUTES: &[fn() -> OpenApiRouter<Arc<ApiState>>] = &[
+    chat::routes,
+    conversations::routes,
+    history::routes,
+    events::routes,
+    turns::routes,
+    timeline::routes,
+    stream::routes,
+    console::routes,
+    connections::routes,
+    calls::routes,
+    approvals::routes,
+    outbox::routes,
+    alerts::routes,
+    explain::routes,
+    tools::routes,
+    tool_pins::routes,
+    invoke::routes,
+    keys::routes,
+    audit::routes,
+    usage::routes,
+    budgets::routes,
+    secrets::routes,
+    reload::routes,
+    status::routes,
+    metrics::routes,
+    doctor::routes,
+    workspace::routes,
+    admin_backup::routes,
+    retention::routes,
+    erasure::routes,
+    people::routes,
+    people_may::routes,
+    legacy::routes,
+    openai::routes,
+    mcp::routes,
+];
+
 /// The routes that need a credential. Each has a policy.
 fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
-    let routes = OpenApiRouter::default()
-        .merge(chat::routes())
-        .merge(conversations::routes())
-        .merge(history::routes())
-        .merge(events::routes())
-        .merge(turns::routes())
-        .merge(timeline::routes())
-        .merge(stream::routes())
-        .merge(console::routes())
-        .merge(connections::routes())
-        .merge(calls::routes())
-        .merge(approvals::routes())
-        .merge(outbox::routes())
-        .merge(alerts::routes())
-        .merge(explain::routes())
-        .merge(tools::routes())
-        .merge(tool_pins::routes())
-        .merge(invoke::routes())
-        .merge(keys::routes())
-        .merge(audit::routes())
-        .merge(usage::routes())
-        .merge(budgets::routes())
-        .merge(secrets::routes())
-        .merge(module("knowledge", on.knowledge, knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes())))
-        .merge(reload::routes())
-        .merge(status::routes())
-        .merge(metrics::routes())
-        .merge(doctor::routes())
-        .merge(workspace::routes())
-        .merge(admin_backup::routes())
-        .merge(retention::routes())
-        .merge(erasure::routes())
-        .merge(people::routes())
-        .merge(people_may::routes())
-        .merge(legacy::routes())
-        .merge(openai::routes())
-        .merge(mcp::routes());
+    let routes = KERNEL_ROUTES.iter().fold(OpenApiRouter::default(), |routes, part| routes.merge(part()));
+    let routes = routes.merge(module(
+        "knowledge",
+        on.knowledge,
+        knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes()),
+    ));
     #[cfg(feature = "flights")]
     let routes = routes.merge(module("flights", on.flights, flights::routes()));
     routes
