@@ -366,4 +366,15 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn a_canceled_answer_is_left_out_where_it_was_asked_for_again() {
+        let canceled = || MessageRow { metadata: r#"{"canceled":true}"#.to_owned(), ..row("assistant", "Good", None, None) };
+        let asked = || row("user", "hi", None, None);
+        let answer = |content: &str| Message::Assistant { content: content.to_owned(), calls: Vec::new(), carry: None };
+        assert_eq!(History::of(&[asked(), canceled()]).messages, [Message::user("hi")]);
+        let again = [asked(), canceled(), row("assistant", "Hello", None, None)];
+        assert_eq!(History::of(&again).messages, [Message::user("hi"), answer("Hello")]);
+        assert_eq!(History::of(&[asked(), canceled(), asked()]).messages, [Message::user("hi"), answer("Good"), Message::user("hi")]);
+    }
 }
