@@ -39,6 +39,9 @@ pub struct ClientRequest {
     /// [`digest_after_answer`](crate::digest_after_answer).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub transcript_digest: String,
+    /// Set where the request brings results of waiting calls, so that the same request is recognized when it comes again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continues: Option<Continuation>,
     /// What the endpoint wants to find again with the turn.
     #[serde(skip_serializing_if = "Value::is_null")]
     pub endpoint: Value,
@@ -53,6 +56,15 @@ impl ClientRequest {
         };
         text.and_then(|text| read(text).ok())
     }
+}
+
+/// Digests of a request with results of the client's calls. The store reads them by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Continuation {
+    /// Of everything that shapes the answer.
+    pub request: String,
+    /// Of the results alone.
+    pub results: String,
 }
 
 /// A tool of the client.

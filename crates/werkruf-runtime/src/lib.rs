@@ -53,7 +53,7 @@ pub use budgets::{BudgetBook, BudgetRefusal, period_end};
 pub use call::{NamedData, Repair};
 pub use channel::{Channel, DirectCall, Inbound, OutboxBody, OverLimit, ReplyTo, SendResult};
 pub use channels::{Channels, Notification, WEBHOOK, Webhook};
-pub use client_request::{ClientChoice, ClientRequest, ClientResult, ClientTool};
+pub use client_request::{ClientChoice, ClientRequest, ClientResult, ClientTool, Continuation};
 pub use conditions::Conditions;
 pub use engine::Services;
 pub use limits::Limits;

@@ -62,7 +62,7 @@ pub use budgets::{
     TenantBudgets,
 };
 pub use client_conversations::{ClientConversations, ConversationCopy, MessageChange, MessageEdit, NewItems};
-pub use client_requests::{ClientRequests, ResumePoint};
+pub use client_requests::{ClientRequests, ResumePoint, SentTurn};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StreamPosition, TokenGrant};
 pub use connections::{
     ConnectionChange, ConnectionKey, ConnectionRequest, ConnectionRow, ConnectionStore, Connections, NewConnectionRequest, OpenedLink,

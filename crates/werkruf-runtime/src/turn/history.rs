@@ -37,6 +37,8 @@ struct Metadata {
     client_history: bool,
     /// The row has no message: it only marks where the client's own history ends.
     silent: bool,
+    /// The client left in the middle of this answer.
+    canceled: bool,
     /// The message is, or was written with, what strangers wrote.
     untrusted: Vec<UntrustedResult>,
 }
@@ -143,7 +145,10 @@ impl History {
     pub(crate) fn of(rows: &[MessageRow]) -> Self {
         let mut history = Self { messages: Vec::with_capacity(rows.len() + 4), origins: Vec::with_capacity(rows.len() + 4) };
         let mut open: Vec<OpenCall> = Vec::new();
-        for row in rows {
+        for (at, row) in rows.iter().enumerate() {
+            if was_asked_again(row, &rows[at + 1..]) {
+                continue;
+            }
             if row.role == "tool" {
                 let id = row.tool_call_id.as_deref().unwrap_or_default();
                 if let Some(open) = open.iter_mut().find(|open| open.call.id == id && open.result.is_none()) {
@@ -198,6 +203,13 @@ impl History {
             self.push(message, origin);
         }
     }
+}
+
+/// Whether this is the beginning of an answer that was canceled and then asked for again, without a message of the user between. The new answer must
+/// not know it, and a provider may refuse a request that ends with an answer.
+fn was_asked_again(row: &MessageRow, later: &[MessageRow]) -> bool {
+    let followed_by_user = || later.iter().find(|row| row.role != "tool").is_some_and(|next| next.role == "user");
+    row.role == "assistant" && row.tool_calls.is_none() && Metadata::of(row).canceled && !followed_by_user()
 }
 
 /// The results among these messages that strangers may have written: those that were marked when they came, and those of tools that count as
@@ -353,5 +365,16 @@ mod tests {
                 Message::user("and?"),
             ]
         );
+    }
+
+    #[test]
+    fn a_canceled_answer_is_left_out_where_it_was_asked_for_again() {
+        let canceled = || MessageRow { metadata: r#"{"canceled":true}"#.to_owned(), ..row("assistant", "Good", None, None) };
+        let asked = || row("user", "hi", None, None);
+        let answer = |content: &str| Message::Assistant { content: content.to_owned(), calls: Vec::new(), carry: None };
+        assert_eq!(History::of(&[asked(), canceled()]).messages, [Message::user("hi")]);
+        let again = [asked(), canceled(), row("assistant", "Hello", None, None)];
+        assert_eq!(History::of(&again).messages, [Message::user("hi"), answer("Hello")]);
+        assert_eq!(History::of(&[asked(), canceled(), asked()]).messages, [Message::user("hi"), answer("Good"), Message::user("hi")]);
     }
 }

@@ -7,8 +7,8 @@ use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
     AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, InboxEntry, KeyDigest, KeyRow,
     MessageRow, NewKey, NewUsage, OpenTurn, Opened, Order, Page, People, PeopleBatch, PersonAddress, Records, ResumePoint, Reusable,
-    RowCounts, StoreError, StoreFuture, Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows,
-    UserRow, Written,
+    RowCounts, SentTurn, StoreError, StoreFuture, Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner,
+    UsageRows, UserRow, Written,
 };
 
 use crate::mutant::Mutant;
@@ -338,7 +338,10 @@ impl ClientRequests for Store {
     fn conversation_awaiting(&self, _: Uuid, _: String, _: Vec<String>) -> StoreFuture<'_, Option<ResumePoint>> {
         not_simulated()
     }
-    fn turn_by_request_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<ResumePoint>> {
+    fn turn_by_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<ResumePoint>> {
+        not_simulated()
+    }
+    fn turns_by_request_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Vec<SentTurn>> {
         not_simulated()
     }
     fn put_transcript_digest(&self, _: Uuid, _: Uuid, _: String) -> StoreFuture<'_, bool> {

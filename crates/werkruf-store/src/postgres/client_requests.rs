@@ -1,14 +1,15 @@
 //! [`ClientRequests`] on PostgreSQL.
 
 use tokio_postgres::types::Type;
-use werkruf_contract::Uuid;
+use werkruf_contract::{TurnStatus, Uuid};
 
 use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::p;
 use super::row::{Columns, all, first};
 use super::text::clean;
-use crate::{ClientRequests, JsonText, ResumePoint, StoreError, StoreFuture};
+use crate::client_requests::SENT_TURNS;
+use crate::{ClientRequests, JsonText, ResumePoint, SentTurn, StoreError, StoreFuture};
 
 impl ClientRequests for PostgresStore {
     fn client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Option<JsonText>> {
@@ -52,10 +53,23 @@ impl ClientRequests for PostgresStore {
         })
     }
 
-    fn turn_by_request_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
-        let sql = "SELECT conversation_id, id FROM turns WHERE tenant_id = $1 AND user_id = $2 AND request_digest = $3
+    fn turn_by_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
+        let sql = "SELECT conversation_id, id FROM turns WHERE tenant_id = $1 AND user_id = $2 AND transcript_digest = $3
                      AND conversation_id IS NOT NULL ORDER BY id DESC LIMIT 1";
         Box::pin(self.resume_point(sql, tenant_id, user_id, digest))
+    }
+
+    fn turns_by_request_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Vec<SentTurn>> {
+        let sql = "SELECT conversation_id, id, status, finished_at, NOT EXISTS
+                       (SELECT 1 FROM turns WHERE tenant_id = $1 AND conversation_id = own.conversation_id AND id > own.id),
+                     client #>> '{continues,request}', client #>> '{continues,results}'
+                   FROM turns AS own WHERE tenant_id = $1 AND user_id = $2 AND request_digest = $3 AND conversation_id IS NOT NULL
+                   ORDER BY id DESC LIMIT $4";
+        Box::pin(async move {
+            let (user_id, digest, most) = (clean(&user_id), clean(&digest), i64::from(SENT_TURNS));
+            let values = [p(&tenant_id), p(&user_id), p(&digest), p(&most)];
+            all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, sent_turn)
+        })
     }
 
     fn put_transcript_digest(&self, tenant_id: Uuid, turn_id: Uuid, digest: String) -> StoreFuture<'_, bool> {
@@ -82,4 +96,16 @@ impl PostgresStore {
 
 fn resume_point(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
     Ok(ResumePoint { conversation_id: columns.id()?, turn_id: columns.id()? })
+}
+
+fn sent_turn(columns: &mut Columns<'_>) -> Result<SentTurn, StoreError> {
+    Ok(SentTurn {
+        conversation_id: columns.id()?,
+        turn_id: columns.id()?,
+        status: columns.parsed(TurnStatus::parse)?,
+        finished_at: columns.time_or_null()?,
+        is_newest: columns.flag()?,
+        request: columns.text_or_null()?,
+        results: columns.text_or_null()?,
+    })
 }

@@ -1,12 +1,13 @@
 //! [`ClientRequests`] on SQLite, and the handling of a client's results when a turn opens.
 
 use rusqlite::{Connection, params};
-use werkruf_contract::Uuid;
+use werkruf_contract::{TurnStatus, Uuid};
 
 use super::SqliteStore;
 use super::row::{Columns, all, first};
 use super::text::Id;
-use crate::{ClientRequests, JsonText, OpenTurn, ResumePoint, StoreError, StoreFuture};
+use crate::client_requests::SENT_TURNS;
+use crate::{ClientRequests, JsonText, OpenTurn, ResumePoint, SentTurn, StoreError, StoreFuture};
 
 impl ClientRequests for SqliteStore {
     fn client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Option<JsonText>> {
@@ -47,10 +48,17 @@ impl ClientRequests for SqliteStore {
         }))
     }
 
-    fn turn_by_request_digest(&self, tenant_id: Uuid, user_id: String, request_digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
+    fn turn_by_digest(&self, tenant_id: Uuid, user_id: String, transcript_digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached(BY_EARLIER_TRANSCRIPT)?;
+            first(&mut statement, params![Id::from(tenant_id), user_id, transcript_digest], resume_point)
+        }))
+    }
+
+    fn turns_by_request_digest(&self, tenant_id: Uuid, user_id: String, request_digest: String) -> StoreFuture<'_, Vec<SentTurn>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(BY_REQUEST)?;
-            first(&mut statement, params![Id::from(tenant_id), user_id, request_digest], resume_point)
+            all(&mut statement, params![Id::from(tenant_id), user_id, request_digest, SENT_TURNS], sent_turn)
         }))
     }
 
@@ -74,7 +82,7 @@ impl ClientRequests for SqliteStore {
     }
 }
 
-// The plus signs keep both statements off the index on id: sorting the few rows that match is cheap, while a scan backwards from the
+// The plus signs keep the statements off the index on id: sorting the few rows that match is cheap, while a scan backwards from the
 // newest turn would read every turn of the tenant when none matches.
 
 /// Only the newest turn of a conversation counts: a client that resumes at an older turn would branch off.
@@ -83,8 +91,26 @@ const BY_TRANSCRIPT: &str = "SELECT conversation_id, id FROM turns AS own WHERE 
         (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = own.conversation_id AND id > own.id)
     ORDER BY +id DESC LIMIT 1";
 
-const BY_REQUEST: &str = "SELECT conversation_id, id FROM turns WHERE tenant_id = ?1 AND user_id = ?2 AND request_digest = ?3
+const BY_EARLIER_TRANSCRIPT: &str = "SELECT conversation_id, id FROM turns WHERE tenant_id = ?1 AND user_id = ?2 AND transcript_digest = ?3
       AND conversation_id IS NOT NULL ORDER BY +id DESC LIMIT 1";
+
+const BY_REQUEST: &str = "SELECT conversation_id, id, status, finished_at, NOT EXISTS
+        (SELECT 1 FROM turns WHERE tenant_id = ?1 AND conversation_id = own.conversation_id AND id > own.id),
+      json_extract(client, '$.continues.request'), json_extract(client, '$.continues.results')
+    FROM turns AS own WHERE tenant_id = ?1 AND user_id = ?2 AND request_digest = ?3 AND conversation_id IS NOT NULL
+    ORDER BY +id DESC LIMIT ?4";
+
+fn sent_turn(columns: &mut Columns<'_>) -> Result<SentTurn, StoreError> {
+    Ok(SentTurn {
+        conversation_id: columns.id()?,
+        turn_id: columns.id()?,
+        status: columns.parsed(TurnStatus::parse)?,
+        finished_at: columns.time_or_null()?,
+        is_newest: columns.flag()?,
+        request: columns.text_or_null()?,
+        results: columns.text_or_null()?,
+    })
+}
 
 fn resume_point(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
     Ok(ResumePoint { conversation_id: columns.id()?, turn_id: columns.id()? })
@@ -125,5 +151,5 @@ pub(super) fn store_results(c: &Connection, tenant: &Id, conversation: &Id, open
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    [BY_TRANSCRIPT, BY_REQUEST].map(str::to_owned).to_vec()
+    [BY_TRANSCRIPT, BY_EARLIER_TRANSCRIPT, BY_REQUEST].map(str::to_owned).to_vec()
 }

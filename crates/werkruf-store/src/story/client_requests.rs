@@ -65,6 +65,45 @@ pub(crate) async fn a_conversation_is_found_by_its_transcript_digest<S: Store>(w
     assert_eq!(world.store.first_client_request(world.id(), running.conversation).await.unwrap(), None);
 }
 
+pub(crate) async fn turns_of_the_same_request_are_found_with_how_they_ended<S: Store>(world: World<S>) {
+    let (tenant, user) = (world.tenant, "1".to_owned());
+    let running = with_client_calls(&world, "a").await;
+    let continuing = |request: &str, conversation| {
+        let mut open = world.opening(conversation, "and?");
+        open.client = Some(format!(r#"{{"continues":{{"request":"{request}","results":"r"}}}}"#));
+        open.request_digest = Some("digest".to_owned());
+        open
+    };
+    let failed = world.begin(continuing("one", ConversationRef::Existing { id: running.conversation, any_user: false })).await;
+    let mut write = world.to_write(&failed);
+    write.turn = Some(TurnChange { status: TurnStatus::Failed, step: 1, error: None, message: None, transcript_digest: None });
+    world.store.write(write).await.unwrap();
+    let other = world.begin(continuing("two", world.new_conversation())).await;
+    let mut plain = world.opening(world.new_conversation(), "and?");
+    (plain.client, plain.request_digest) = (Some(r#"{"history":[1]}"#.to_owned()), Some("digest".to_owned()));
+    let plain = world.begin(plain).await;
+    let look_up =
+        async |tenant, user: &str| world.store.turns_by_request_digest(tenant, user.to_owned(), "digest".to_owned()).await.unwrap();
+    let found = look_up(tenant, "1").await;
+    let listed: Vec<_> = found.iter().map(|turn| (turn.turn_id, turn.status, turn.is_newest, turn.request.as_deref())).collect();
+    assert_eq!(
+        listed,
+        [
+            (plain.turn, TurnStatus::Planning, true, None),
+            (other.turn, TurnStatus::Planning, true, Some("two")),
+            (failed.turn, TurnStatus::Failed, true, Some("one")),
+        ]
+    );
+    assert_eq!((found[2].conversation_id, found[2].results.as_deref()), (running.conversation, Some("r")));
+    assert_eq!((found[1].finished_at, found[2].finished_at.is_some()), (None, true));
+    assert_eq!((look_up(tenant, "2").await, look_up(world.id(), "1").await), (Vec::new(), Vec::new()), "another user's or tenant's");
+    world.begin(next(&world, &running)).await;
+    assert!(!look_up(tenant, "1").await[2].is_newest, "a turn followed");
+    let first = Some(ResumePoint { conversation_id: running.conversation, turn_id: running.turn });
+    assert_eq!(world.store.turn_by_digest(tenant, user.clone(), "a".to_owned()).await.unwrap(), first, "also with later turns");
+    assert_eq!(world.store.turn_by_digest(world.id(), user, "a".to_owned()).await.unwrap(), None, "another tenant's");
+}
+
 pub(crate) async fn a_withdrawn_client_request_is_marked_and_kept<S: Store>(world: World<S>) {
     let mut open = world.opening(world.new_conversation(), "hello");
     open.client = Some(r#"{"endpoint":{"responses":{"model":"m"}}}"#.to_owned());

@@ -86,6 +86,7 @@ macro_rules! tell {
             a_cancel_request_reaches_the_owner,
             a_clients_results_replace_their_placeholders,
             a_conversation_is_found_by_its_transcript_digest,
+            turns_of_the_same_request_are_found_with_how_they_ended,
             a_withdrawn_client_request_is_marked_and_kept,
             metadata_of_a_conversation_is_replaced,
             items_are_appended_between_turns_only,

@@ -91,6 +91,7 @@ pub(crate) fn read(raw: RawBody, mut body: Map<String, Value>) -> Result<(TurnRe
         conversation: None,
         after: None,
         earlier: Vec::new(),
+        continues: None,
         model,
         tool_choice: tools::choice(body.get("tool_choice").or_else(|| body.get("function_call"))),
         parallel_tool_calls: if legacy { Some(false) } else { flag("parallel_tool_calls") },

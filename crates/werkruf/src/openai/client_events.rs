@@ -4,8 +4,9 @@
 //! stored events give the same result.
 
 use std::collections::VecDeque;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use werkruf_contract::{
@@ -16,6 +17,8 @@ use werkruf_runtime::{LiveEvent, Subscription};
 /// The source of a turn's events: a live subscription or stored events.
 pub(crate) enum TurnEvents {
     Live(Subscription),
+    /// The events of a turn that another request started, once it has ended.
+    AtEnd(BoxFuture<'static, VecDeque<LiveEvent>>),
     Stored(VecDeque<LiveEvent>),
 }
 
@@ -27,8 +30,12 @@ impl TurnEvents {
 
     /// Polls for the next event.
     pub(crate) fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<LiveEvent>> {
+        if let Self::AtEnd(events) = self {
+            *self = Self::Stored(ready!(events.as_mut().poll(cx)));
+        }
         match self {
             Self::Live(subscription) => subscription.poll_recv(cx),
+            Self::AtEnd(_) => Poll::Pending,
             Self::Stored(rows) => Poll::Ready(rows.pop_front()),
         }
     }

@@ -1,6 +1,7 @@
 //! The messages of a client request, split into instructions, history and new input.
 
 use serde_json::Value;
+use werkruf_llm::HistoryCall;
 use werkruf_llm::history_formats::{self, FormatFault, HistoryFormat, Role, StoredMessage};
 use werkruf_runtime::ClientResult;
 
@@ -61,6 +62,18 @@ impl Input {
             })
         };
         self.messages[self.new_from..].iter().filter_map(result).collect()
+    }
+
+    /// The calls of the last answer, which the results belong to.
+    pub(crate) fn last_calls(&self) -> impl Iterator<Item = &HistoryCall> {
+        let answer = self.messages[..self.new_from].iter().rev().take_while(|message| message.role == Role::Assistant);
+        answer.flat_map(|message| &message.calls)
+    }
+
+    /// The last message of the user before the last answer.
+    pub(crate) fn last_user_text(&self) -> Option<&str> {
+        let last = self.messages[..self.new_from].iter().rfind(|message| message.role == Role::User)?;
+        Some(&last.content)
     }
 
     /// All new user messages as one message, for a stored conversation.

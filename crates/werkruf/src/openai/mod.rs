@@ -6,13 +6,17 @@
 
 mod chat;
 mod chat_request;
+mod client_calls;
 pub(crate) mod client_events;
 mod completion;
 mod conversation_items;
 mod conversations;
+mod copies;
+mod earlier_turn;
 mod embeddings;
 pub(crate) mod error_body;
 mod failure;
+mod inbound;
 pub(crate) mod input;
 mod limit_headers;
 pub(crate) mod media_urls;
@@ -20,6 +24,7 @@ pub(crate) mod model;
 mod models;
 pub(crate) mod properties;
 pub(crate) mod request_checks;
+mod resent;
 mod responses;
 pub(crate) mod start;
 mod stop_on_leave;

@@ -34,6 +34,7 @@ use self::encode::{Encoder, status_of_error};
 use self::object::{ResponseBase, ResponseStatus};
 use self::previous::Previous;
 use self::request::Request;
+pub(super) use self::stored::client_calls_of_turn;
 use self::stored::{StoredRequest, StoredResponse};
 use self::stream::ResponseStream;
 use super::client_events::TurnEvents;
@@ -113,19 +114,16 @@ async fn start_after(
             ..request.clone()
         };
         let started = start::start(api, identity, headers, request).await;
-        match &started {
-            // Another request continued the response first.
-            Err(error) if error.code() == SUPERSEDED && !previous.is_copy() => apart = true,
-            Ok(turn) if turn.replayed => {
-                previous.withdraw(&api.app, identity.0.tenant_id).await;
-                return started;
-            }
-            Err(_) => {
-                previous.withdraw(&api.app, identity.0.tenant_id).await;
-                return started;
-            }
-            Ok(_) => return started,
+        // Another request continued the response first.
+        if matches!(&started, Err(error) if error.code() == SUPERSEDED) && !previous.is_copy() {
+            apart = true;
+            continue;
         }
+        let has_new_turn = matches!(&started, Ok(turn) if !turn.replayed);
+        if !has_new_turn {
+            previous.withdraw(&api.app, identity.0.tenant_id).await;
+        }
+        return started;
     }
 }
 
@@ -142,6 +140,7 @@ fn turn_request(request: Request, raw: body::RawBody) -> Result<(TurnRequest, ec
         conversation,
         after: None,
         earlier: Vec::new(),
+        continues: None,
         model: Some(stored_request.responses.model.clone()).filter(|model| !model.is_empty()),
         tools: tools::tools(body.get("tools")),
         tool_choice: tools::choice(body.get("tool_choice")),
@@ -180,6 +179,8 @@ async fn respond(
         drop(events);
         Json(base.object(&object::ResponseState::with_status(ResponseStatus::Queued))).into_response()
     } else {
+        // A request in the background asks how its turn is now.
+        let events = if background { TurnEvents::Stored(std::collections::VecDeque::new()) } else { events };
         match wait_for_object(api, tenant_id, base, events).await {
             Ok(response) => response,
             Err(error) => error.into_response(),

@@ -1,38 +1,33 @@
 //! Starts the turn of a request to the OpenAI-compatible APIs: converts the request into a message for the runtime.
 //!
 //! The conversation of a request is, in this order: the one it names; the one whose transcript it resends; the one that waits for a
-//! tool result it contains; otherwise a new conversation, with the messages of the request as its history.
-
-use std::sync::Arc;
+//! tool result it contains; the one in which the same request failed; a copy of the one that asked for these results; otherwise a new conversation, with the messages of the request as its history.
 
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
-use werkruf_contract::{Texts, ToolContext, Uuid};
+use werkruf_contract::{Texts, Uuid};
 use werkruf_llm::history_formats::HistoryFormat;
-use werkruf_runtime::{
-    AcceptedTurn, AnswerFormat, Caller, ClientChoice, ClientRequest, ClientTool, InboundMessage, LiveEvent, Refusal, Subscription,
-    complete_event,
-};
-use werkruf_store::TurnRow;
+use werkruf_runtime::{AcceptedTurn, AnswerFormat, ClientChoice, ClientTool, Continuation, InboundMessage, Refusal, Subscription};
 
 use super::client_events::TurnEvents;
-use super::input::{Input, UserMessage};
+use super::earlier_turn::{self, EarlierAnswer};
+use super::inbound::{inbound_message, server_tools};
+use super::input::Input;
 use super::model::{self, CHANNEL};
 use super::stop_on_leave::StopOnLeave;
 use super::target::{Target, find_target};
 use super::transcript::TranscriptDigest;
 use super::unsupported::refused;
-use super::{media_urls, request_checks};
+use super::{copies, media_urls, request_checks, resent};
 use crate::api::chat::{CONVERSATION_ID, set_conversation_header};
 use crate::api::error::ApiError;
 use crate::api::policy::Authenticated;
-use crate::api::{ApiState, body, context, lookup, replay};
+use crate::api::{ApiState, body, context, replay};
 use crate::config::{ModelApi, ModelConfig, OnDisconnect};
 
 /// Response header: the model that produced the answer.
 pub(crate) const MODEL_HEADER: HeaderName = HeaderName::from_static("x-werkruf-model");
-const SERVER_TOOLS: &str = "x-werkruf-tools";
 /// Larger than for the native API, because bodies contain pictures.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
 
@@ -76,6 +71,8 @@ pub(crate) struct TurnRequest {
     pub(crate) after: Option<Uuid>,
     /// A history before the first message of that conversation.
     pub(crate) earlier: Vec<Value>,
+    /// Digests of a request with results of the client's tools. [`start`] computes them.
+    pub(crate) continues: Option<Continuation>,
     pub(crate) model: Option<String>,
     pub(crate) tools: Vec<ClientTool>,
     pub(crate) tool_choice: ClientChoice,
@@ -138,7 +135,7 @@ pub(crate) async fn preview(
 ) -> Result<InboundMessage, ApiError> {
     let caller = identity.caller()?;
     let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
-    let input = read_input(api, &mut request)?;
+    let (input, _) = read_input(api, &mut request)?;
     let named = conversation_header(headers)?.or(request.conversation);
     if let Some(id) = named {
         let stored = api.app.records().conversation(identity.tenant_id, id).await?;
@@ -146,11 +143,11 @@ pub(crate) async fn preview(
     }
     let assistant = model::chosen(&api.app.runtime.setup(), &caller.principal, request.model.as_deref()).map(|found| found.name.clone());
     let target = named.map_or(Target::New, Target::Named);
-    Ok(inbound_message(headers, &context, caller, assistant, target, &input, request)?.0)
+    Ok(inbound_message(headers, &context, caller, assistant, &target, &input, request)?.0)
 }
 
 /// Checks and parses the messages of a request, and takes them out of it: they may be large.
-fn read_input(api: &ApiState, request: &mut TurnRequest) -> Result<Input, ApiError> {
+fn read_input(api: &ApiState, request: &mut TurnRequest) -> Result<(Input, Vec<Value>), ApiError> {
     request_checks::check(request)?;
     let over_chat = matches!(&api.app.config.model, ModelConfig::Server(server) if server.api == ModelApi::Chat);
     if over_chat && media_urls::has_file_address(&request.values) {
@@ -158,8 +155,9 @@ fn read_input(api: &ApiState, request: &mut TurnRequest) -> Result<Input, ApiErr
     }
     let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
     let values = std::mem::take(&mut request.values);
-    Input::read(request.format, &values, &mut new_call_id)
-        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))
+    let input = Input::read(request.format, &values, &mut new_call_id)
+        .map_err(|fault| ApiError::invalid(format!("The message at {} {}.", fault.path, fault.message)))?;
+    Ok((input, values))
 }
 
 /// Starts the turn.
@@ -171,36 +169,47 @@ pub(crate) async fn start(
 ) -> Result<StartedTurn, ApiError> {
     let caller = identity.caller()?;
     let context = context::requested(api, headers, context::trace_id(headers, None, None)?)?;
-    let input = read_input(api, &mut request)?;
+    let (input, values) = read_input(api, &mut request)?;
+    request.continues = resent::continuation(&request, &values, &input, headers, &context, &caller);
+    drop(values);
     let last_step_only = last_step_only(headers, &request);
     let named = conversation_header(headers)?.or(request.conversation);
     // A request without messages that names a conversation asks the assistant to continue it.
     if input.is_empty() && named.is_none() {
         return Err(ApiError::invalid("There is no message; send at least one."));
     }
-    let target = find_target(api, &caller, named, &input).await?;
     let setup = api.app.runtime.setup();
     let assistant = model::chosen(&setup, &caller.principal, request.model.as_deref());
     let model = model::model_name(assistant, &api.app.config.model);
     let written = || caller.principal.locale_of_text(&input.new_user_message().text);
     let texts = Texts::of(context.locale.clone().or_else(written).as_ref().unwrap_or(&caller.principal.locale));
     let assistant = assistant.map(|assistant| assistant.name.clone());
-    if let Target::AlreadyRun(turn_id) = target {
-        let turn = replay::first_turn(api, identity.tenant_id, turn_id, true).await?;
-        let digest = input.digest(TranscriptDigest::default());
-        return replayed(api, &turn, model, texts, digest, last_step_only).await;
-    }
     // A request with an idempotency key may be sent again for the same answer.
-    let stops_on_leave =
-        request.stops_on_leave && api.app.config.on_disconnect == OnDisconnect::Cancel && !body::has_idempotency_key(headers);
-    let is_named = matches!(target, Target::Named(_));
-    let (message, digest) = inbound_message(headers, &context, caller.clone(), assistant.clone(), target, &input, request.clone())?;
-    let mut accepted = accept(api, message, stops_on_leave).await?;
-    if !is_named && matches!(accepted, Err(Refusal::Superseded)) {
-        // Another request continued the conversation from the same message first: this request gets a conversation of its own.
-        let (message, _) = inbound_message(headers, &context, caller, assistant, Target::New, &input, request)?;
-        accepted = accept(api, message, stops_on_leave).await?;
-    }
+    let has_key = body::has_idempotency_key(headers);
+    let stops_on_leave = request.stops_on_leave && api.app.config.on_disconnect == OnDisconnect::Cancel && !has_key;
+    let mut superseded = 0;
+    let (accepted, digest) = loop {
+        let target = match superseded {
+            // Another request continued the conversation from the same message first. It may be the same request.
+            0 | 1 => find_target(api, &caller, named, &input, request.continues.as_ref(), has_key).await?,
+            _ => Target::New,
+        };
+        if let Target::AlreadyRun(turn_id) = target {
+            let digest = input.digest(TranscriptDigest::default());
+            return earlier_turn::joined(api, identity.tenant_id, turn_id, EarlierAnswer { model, texts, digest, last_step_only }).await;
+        }
+        let (message, digest) = inbound_message(headers, &context, caller.clone(), assistant.clone(), &target, &input, request.clone())?;
+        let accepted = accept(api, message, stops_on_leave).await;
+        if let Target::Copied { copy, .. } = &target
+            && !matches!(accepted, Ok(Ok(_)))
+        {
+            copies::withdraw(&api.app, identity.tenant_id, copy.id).await;
+        }
+        match accepted? {
+            Err(Refusal::Superseded) if named.is_none() => superseded += 1,
+            accepted => break (accepted, digest),
+        }
+    };
     match accepted {
         Ok((conversation_id, turn_id, events, stop)) => Ok(StartedTurn {
             tenant_id: identity.tenant_id,
@@ -216,33 +225,10 @@ pub(crate) async fn start(
         }),
         Err(Refusal::Duplicate { turn_id, same_body }) => {
             let turn = replay::first_turn(api, identity.tenant_id, turn_id, same_body).await?;
-            replayed(api, &turn, model, texts, digest, last_step_only).await
+            earlier_turn::replayed(api, &turn, EarlierAnswer { model, texts, digest, last_step_only }).await
         }
         Err(refusal) => Err(refusal.into()),
     }
-}
-
-/// An earlier turn whose answer is sent again.
-async fn replayed(
-    api: &ApiState,
-    turn: &TurnRow,
-    model: String,
-    texts: Texts,
-    digest: TranscriptDigest,
-    last_step_only: bool,
-) -> Result<StartedTurn, ApiError> {
-    Ok(StartedTurn {
-        tenant_id: turn.tenant_id,
-        conversation_id: lookup::stream_of(turn),
-        turn_id: turn.id,
-        events: TurnEvents::Stored(stored_events(api, turn).await?.into()),
-        model,
-        texts,
-        replayed: true,
-        digest,
-        last_step_only,
-        stop: StopOnLeave::default(),
-    })
 }
 
 type Accepted = (Uuid, Uuid, Subscription, StopOnLeave);
@@ -269,124 +255,4 @@ fn conversation_header(headers: &HeaderMap) -> Result<Option<Uuid>, ApiError> {
     let Some(value) = headers.get(CONVERSATION_ID) else { return Ok(None) };
     let id = value.to_str().ok().and_then(|text| Uuid::parse_str(text.trim()).ok());
     id.map(Some).ok_or_else(|| ApiError::not_found("conversation"))
-}
-
-fn inbound_message(
-    headers: &HeaderMap,
-    context: &ToolContext,
-    caller: Caller,
-    assistant: Option<String>,
-    target: Target,
-    input: &Input,
-    request: TurnRequest,
-) -> Result<(InboundMessage, TranscriptDigest), ApiError> {
-    let after = match target {
-        Target::Resumed(found) => Some(found.turn_id),
-        Target::Named(_) => request.after,
-        Target::AlreadyRun(_) | Target::New => None,
-    };
-    let (conversation_id, start_digest) = match target {
-        // A client that sends only new messages is at the current end of the conversation, so its digest does not start empty.
-        Target::Named(id) if !input.is_continued() => (Some(id), id.to_string()),
-        Target::Named(id) => (Some(id), String::new()),
-        Target::Resumed(found) => (Some(found.conversation_id), String::new()),
-        Target::AlreadyRun(_) | Target::New => (None, String::new()),
-    };
-    let (history, UserMessage { text, parts }, results) = if conversation_id.is_some() {
-        (request.earlier.clone(), input.new_user_message(), input.results())
-    } else {
-        // A new conversation waits for no results: those in the request belong to its history.
-        let (history, message) = input.split_history();
-        (history, message, Vec::new())
-    };
-    let digest = input.digest(start_digest);
-    let idempotency = body::idempotency(headers, "", &request.raw)?;
-    let held = Some(request.raw.held());
-    let client_request = client_request(headers, input, history, digest.clone(), request);
-    let inbound = InboundMessage {
-        caller,
-        conversation_id,
-        message: text,
-        assistant,
-        channel: CHANNEL.to_owned(),
-        locale: None,
-        debug: false,
-        idempotency,
-        inbound: None,
-        context: context.clone(),
-        parts,
-        client: Some(Arc::new(client_request)),
-        results,
-        after,
-        held,
-    };
-    Ok((inbound, digest))
-}
-
-fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, digest: String, mut request: TurnRequest) -> ClientRequest {
-    let mut server_tools = server_tools(headers);
-    match request.allowed_tools.take() {
-        Some(allowed) if request.tools.is_empty() => {
-            let names = server_tools.map(|names| names.into_iter().filter(|name| allowed.contains(name)).collect());
-            server_tools = Some(names.unwrap_or(allowed));
-        }
-        Some(allowed) => request.tools.retain(|tool| allowed.contains(&tool.name)),
-        None => {}
-    }
-    let outside = request.instructions.filter(|text| !text.trim().is_empty());
-    let instructions: Vec<String> = outside.into_iter().chain(input.instructions.iter().cloned()).collect();
-    ClientRequest {
-        instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
-        history,
-        tools: request.tools,
-        tool_choice: request.tool_choice,
-        parallel_tool_calls: request.parallel_tool_calls,
-        temperature: request.temperature,
-        max_output_tokens: request.max_output_tokens,
-        max_tool_calls: request.max_tool_calls,
-        options: request.options,
-        server_tools,
-        transcript_digest: digest,
-        endpoint: request.echo,
-    }
-}
-
-/// `X-Werkruf-Tools`: `none`, or tool names separated by commas. Without the header all tools may be used.
-fn server_tools(headers: &HeaderMap) -> Option<Vec<String>> {
-    // A header that is not text names no tool.
-    let text = headers.get(SERVER_TOOLS)?.to_str().unwrap_or_default();
-    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("none"));
-    Some(names.map(str::to_owned).collect())
-}
-
-/// The stored events of a turn.
-pub(crate) async fn stored_events(api: &ApiState, turn: &TurnRow) -> Result<Vec<LiveEvent>, ApiError> {
-    let records = api.app.records();
-    let stream_id = lookup::stream_of(turn);
-    let mut events = Vec::new();
-    for row in lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await? {
-        let data = complete_event(records, turn.tenant_id, stream_id, &row).await?;
-        let at = Some(row.created_at);
-        events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data), at });
-    }
-    Ok(events)
-}
-
-#[cfg(test)]
-mod tests {
-    use http::{HeaderMap, HeaderValue};
-
-    use super::server_tools;
-
-    #[test]
-    fn the_header_selects_all_some_or_no_server_tools() {
-        let parse = |value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("x-werkruf-tools", HeaderValue::from_static(value));
-            server_tools(&headers)
-        };
-        assert_eq!(server_tools(&HeaderMap::new()), None);
-        assert_eq!(parse("none"), Some(vec![]));
-        assert_eq!(parse("a, b"), Some(vec!["a".to_owned(), "b".to_owned()]));
-    }
 }

@@ -15,7 +15,7 @@ use werkruf_store::TurnRow;
 use super::chat_request::ResponseOptions;
 use super::client_events::ClientEventReader;
 use super::completion::{CommonFields, completion_object};
-use super::{error_body, model, start};
+use super::{earlier_turn, error_body, model};
 use crate::api::ApiState;
 use crate::api::body::PathParam;
 use crate::api::chat::set_conversation_header;
@@ -49,7 +49,7 @@ async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) 
     let real = model::model_name(assistant, &api.app.config.model);
     let common = CommonFields::new(turn.id, real, options, Texts::of(&caller.principal.locale));
     let mut reader = ClientEventReader::new(AnswerFormat::is_json(&request.options));
-    let mut events: Vec<_> = start::stored_events(&api, &turn).await?.iter().flat_map(|event| reader.read(event)).collect();
+    let mut events: Vec<_> = earlier_turn::stored_events(&api.app, &turn).await?.iter().flat_map(|event| reader.read(event)).collect();
     events.extend(reader.end(turn.id));
     let mut object = completion_object(&common, &events).map_err(|failure| error_body::failed_turn(&failure))?;
     object["metadata"] = request.endpoint["request"]["metadata"].clone();

@@ -17,6 +17,8 @@ mod content;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
+mod foreign_calls;
+#[cfg(test)]
 mod leaving;
 #[cfg(test)]
 mod limits;
@@ -28,6 +30,8 @@ mod memory_shares;
 mod provider_refusals;
 #[cfg(test)]
 mod refusals;
+#[cfg(test)]
+mod resent;
 #[cfg(test)]
 mod responses;
 #[cfg(test)]

@@ -4,13 +4,13 @@
 use http::StatusCode;
 use serde_json::Value;
 use werkruf_contract::Uuid;
-use werkruf_runtime::ClientRequest;
-use werkruf_store::ConversationCopy;
+use werkruf_store::ResumePoint;
 
 use super::stored::StoredResponse;
 use crate::api::ApiError;
 use crate::app::App;
 use crate::identity::Identity;
+use crate::openai::copies::{self, CopiedConversation};
 
 fn unknown(id: &str) -> ApiError {
     ApiError::new(StatusCode::NOT_FOUND, "previous_response_not_found", format!("Previous response with id '{id}' not found."))
@@ -39,22 +39,10 @@ impl Previous {
         if !apart && app.store.newest_turn(identity.tenant_id, conversation_id).await? == Some(turn_id) {
             return Ok(Self { conversation_id, after: Some(turn_id), history: Vec::new() });
         }
-        let copy = ConversationCopy {
-            tenant_id: identity.tenant_id,
-            from: conversation_id,
-            until: turn_id,
-            id: app.clock.new_id(),
-            // The results that were sent since belong to the other answer.
-            reopened: stored.client_calls().map(|call| call.id.clone()).collect(),
-            now: app.clock.now(),
-        };
-        let copy_id = copy.id;
-        if !app.store.copy_conversation(copy).await? {
-            return Err(unknown(id));
-        }
-        let first = app.clients().first_client_request(identity.tenant_id, conversation_id).await?;
-        let first: Option<ClientRequest> = first.and_then(|text| serde_json::from_str(&text).ok());
-        Ok(Self { conversation_id: copy_id, after: None, history: first.map(|first| first.history).unwrap_or_default() })
+        let until = ResumePoint { conversation_id, turn_id };
+        let reopened = stored.client_calls().map(|call| call.id.clone()).collect();
+        let copy = CopiedConversation::make(app, identity.tenant_id, until, reopened).await?.ok_or_else(|| unknown(id))?;
+        Ok(Self { conversation_id: copy.id, after: None, history: copy.history })
     }
 
     /// Whether the conversation is a copy that was made for this request.
@@ -64,10 +52,8 @@ impl Previous {
 
     /// Removes the copy of a request that started no turn.
     pub(crate) async fn withdraw(&self, app: &App, tenant_id: Uuid) {
-        if self.is_copy()
-            && let Err(error) = app.turns().delete_conversation(tenant_id, self.conversation_id).await
-        {
-            tracing::warn!(%error, conversation_id = %self.conversation_id, "the unused copy of a conversation could not be deleted");
+        if self.is_copy() {
+            copies::withdraw(app, tenant_id, self.conversation_id).await;
         }
     }
 }

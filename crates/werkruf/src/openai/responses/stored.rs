@@ -8,7 +8,7 @@ use werkruf_contract::{
 };
 use werkruf_llm::HistoryCall;
 use werkruf_runtime::ClientRequest;
-use werkruf_store::{EventRow, MessageRow, StoreError, TurnRow};
+use werkruf_store::{EventRow, MessageRow, ResumePoint, StoreError, TurnRow};
 
 use super::echo::RequestEcho;
 use super::encode::{TurnEvent, status_of_error};
@@ -154,6 +154,20 @@ impl StoredResponse {
         });
         Ok((object, approval_id))
     }
+}
+
+/// The calls that a turn left to its client, as they were sent.
+pub(crate) async fn client_calls_of_turn(app: &App, tenant_id: Uuid, turn: ResumePoint) -> Result<Vec<ClientCall>, StoreError> {
+    let rows = lookup::all_events(app.records(), tenant_id, turn.conversation_id, Some(turn.turn_id), 0).await?;
+    let mut events = turn_events(&rows)?;
+    if !rows.iter().any(|row| row.kind.ends_turn()) {
+        let Some(row) = app.records().turn(tenant_id, turn.turn_id).await? else { return Ok(Vec::new()) };
+        let request = app.clients().client_request(tenant_id, row.id).await?.map(|text| read(&text)).transpose()?;
+        let ended = row.status.is_terminal();
+        events = if ended { events_from_messages(app, &row, &request.unwrap_or_default()).await? } else { Vec::new() };
+    }
+    let of_event = |event| if let TurnEvent::Final(answer, _) = event { answer.client_calls } else { Vec::new() };
+    Ok(events.into_iter().flat_map(of_event).collect())
 }
 
 fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
