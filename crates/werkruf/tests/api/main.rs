@@ -72,6 +72,8 @@ mod limits;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod modules;
 #[cfg(test)]
 mod offline;
