@@ -22,6 +22,8 @@ class Brain(Model):
     def __init__(self):
         super().__init__()
         self.searched, self.embedded, self.down, self.size, self.web = [], [], False, 26, web_search_response
+        # Whether every second vector of a request is shorter.
+        self.mixed = False
         handler, brain = self.http.RequestHandlerClass, self
         chat = handler.do_POST
 
@@ -35,7 +37,8 @@ class Brain(Model):
             if brain.down:
                 return request.answer(503, {"error": {"message": "down"}})
             brain.embedded.extend(body["input"])
-            data = [{"index": at, "embedding": vector(one)[:brain.size]} for at, one in enumerate(body["input"])]
+            size = lambda at: brain.size // 2 if brain.mixed and at % 2 else brain.size
+            data = [{"index": at, "embedding": vector(one)[:size(at)]} for at, one in enumerate(body["input"])]
             return request.answer(200, {"data": data, "usage": {"prompt_tokens": 3, "total_tokens": 3}})
 
         handler.do_POST = do_POST
@@ -226,6 +229,24 @@ def check_an_embedder_with_vectors_of_another_size_fails():
         brain.size = 26
         until(lambda: row()["pending"] == 0, what="the vector after the embedder was repaired")
         assert search(server, "heron")["routing"] == {"mode": "hybrid", "embedding_model": "letters"}
+
+
+def check_an_embedder_with_vectors_of_several_sizes_in_one_answer_fails():
+    with scenario(embedding=True, documents=[]) as (brain, server):
+        row = lambda: server.call("GET", "/api/knowledge/collections/default")[1]
+        warned = lambda: any(one.startswith("embedder_unavailable") for one in server.call("GET", "/readyz", key=None)[1]["warnings"])
+        assert not warned()
+        brain.mixed = True
+        server.call("POST", "/api/knowledge/documents", {"documents": HANDBOOK})
+        until(warned, what="a warning about the embedder")
+        answer = search(server, "Bonuspunkte")
+        assert answer["routing"] == {"mode": "lexical", "embedding_model": "letters", "degraded": "embedder_unavailable"}, answer
+        assert answer["results"][0]["document_id"] == "expiry", answer
+        assert (row()["embedded"], row()["pending"], row()["failed"]) == (0, 4, 0), row()
+        brain.mixed = False
+        until(lambda: row()["pending"] == 0, what="the vectors after the embedder was repaired")
+        until(lambda: not warned(), what="the end of the warning")
+        assert search(server, "Bonuspunkte")["routing"] == {"mode": "hybrid", "embedding_model": "letters"}
 
 
 def check_the_command_line_adds_continues_and_measures():

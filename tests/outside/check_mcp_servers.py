@@ -421,6 +421,36 @@ def check_declarations_are_checked_and_nothing_is_opened():
         hostile.close()
 
 
+CLASH = '''
+[[tools]]
+kind = "http"
+name = "bad_echo"
+description = "A tool of the configuration with the name of a server's tool."
+url = "http://127.0.0.1:1/"
+effect = "read"
+permission = "none"
+parameters = '{"type": "object", "properties": {}}'
+'''
+
+
+@sqlite_only
+def check_a_tool_whose_name_the_configuration_uses_is_refused_and_said():
+    hostile = Hostile()
+    server = Server(None, CLASH + HTTP.format(name="bad", url=hostile.url, more=READS))
+    try:
+        entry = connected(server, "bad")
+        assert "bad_echo" not in entry["tools"] and entry["tools"], entry
+        reasons = [one["reason"] for one in entry["refused"] if one["tool"] == "echo"]
+        assert reasons == ["tool bad_echo: there is already a tool of this name"], entry["refused"]
+        listed = {tool["name"]: tool for tool in server.call("GET", "/api/tools")[1]["tools"]}
+        assert listed["bad_echo"]["description"].startswith("A tool of the configuration"), listed["bad_echo"]
+        row = next(one for one in json.loads(server.cli("tools", "servers", "--json").stdout)["servers"] if one["name"] == "bad")
+        assert (row["tools"], row["refused"]) == (entry["tools"], entry["refused"]), row
+    finally:
+        server.close()
+        hostile.close()
+
+
 @sqlite_only
 def check_headers_reach_the_server_and_no_answer_shows_them():
     hostile = Hostile(sessions=False)

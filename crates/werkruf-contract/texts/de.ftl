@@ -174,6 +174,7 @@ flights-unknown_airport = Den Flughafen „{ $place }“ kenne ich nicht. Gib bi
 flights-same_airports = Abflug und Ziel sind gleich ({ $place }).
 flights-too_many_passengers = Es können höchstens { $most } Personen mit Sitzplatz gesucht werden, und nicht mehr Kleinkinder als Erwachsene.
 flights-unknown_program = Das Meilenprogramm „{ $program }“ kenne ich nicht. Bekannt sind: { $known }.
+flights-unknown_currency = Die Währung „{ $currency }“ kenne ich nicht. Bitte einen Code aus drei Buchstaben angeben, etwa EUR oder USD.
 flights-date_in_past = Der { $day } liegt in der Vergangenheit.
 flights-date_too_far = Der { $day } liegt zu weit in der Zukunft; Flüge gibt es bis zu 361 Tage im Voraus.
 flights-return_before_departure = Der Rückflug liegt vor dem Hinflug.

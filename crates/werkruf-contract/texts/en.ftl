@@ -174,6 +174,7 @@ flights-unknown_airport = I do not know the airport "{ $place }". Please give an
 flights-same_airports = Departure and destination are the same ({ $place }).
 flights-too_many_passengers = At most { $most } people with a seat can be searched for, and no more infants than adults.
 flights-unknown_program = I do not know the loyalty program "{ $program }". Known are: { $known }.
+flights-unknown_currency = I do not know the currency "{ $currency }". Please give a code of three letters, such as EUR or USD.
 flights-date_in_past = { $day } is in the past.
 flights-date_too_far = { $day } is too far ahead; flights are on sale up to 361 days in advance.
 flights-return_before_departure = The return flight is before the outbound flight.

@@ -174,6 +174,7 @@ flights-unknown_airport = No conozco el aeropuerto «{ $place }». Indica un có
 flights-same_airports = La salida y el destino son iguales ({ $place }).
 flights-too_many_passengers = Se pueden buscar como máximo { $most } personas con asiento, y no más bebés que adultos.
 flights-unknown_program = No conozco el programa de millas «{ $program }». Conozco: { $known }.
+flights-unknown_currency = No conozco la moneda «{ $currency }». Indica un código de tres letras, como EUR o USD.
 flights-date_in_past = El { $day } ya ha pasado.
 flights-date_too_far = El { $day } queda demasiado lejos; los vuelos se venden hasta 361 días antes.
 flights-return_before_departure = La vuelta es anterior a la ida.

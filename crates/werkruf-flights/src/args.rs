@@ -121,6 +121,9 @@ impl Args {
         for text in [&mut self.origin, &mut self.destination, &mut self.depart_date, &mut self.return_date, &mut self.currency] {
             *text = text.take().filter(|text| !text.trim().is_empty());
         }
+        if let Some(constraints) = &mut self.constraints {
+            constraints.max_taxes_currency = constraints.max_taxes_currency.take().filter(|text| !text.trim().is_empty());
+        }
         self.award_only = self.award_only.or(self.use_miles.take());
         // As the seed does: a model that writes -1 or 7 means none or many.
         self.flexibility = self.flexibility.map(|days| days.clamp(0, MAX_FLEXIBILITY));

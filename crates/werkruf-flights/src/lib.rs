@@ -9,6 +9,7 @@ mod amadeus;
 mod args;
 mod cabin;
 mod choose;
+mod currencies;
 mod duffel;
 mod exchange;
 mod flights;

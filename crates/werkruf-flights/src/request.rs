@@ -7,7 +7,7 @@ use werkruf_contract::{ErrorCode, Failure, TextArg, Texts};
 use super::args::{Args, Constraints, MAX_FLEXIBILITY};
 use super::cabin::Cabin;
 use super::query::{Days, Query};
-use super::{airports, programs};
+use super::{airports, currencies, programs};
 
 /// Airlines sell tickets about a year ahead.
 const MAX_DAYS_AHEAD: i64 = 361;
@@ -55,14 +55,14 @@ impl Request {
         let sources = sources(&mut args, texts)?;
         let members = members(args.constraints.as_ref(), texts)?;
         let currency = currency(args.currency.as_deref(), "EUR", texts)?;
+        let constraints = args.constraints.clone().unwrap_or_default();
+        let taxes_in = currency_of_taxes(&constraints, texts)?;
         let (out, back) = dates(&args, today, texts)?;
         let missing = args.missing();
         let (Some(origin), Some(destination), Some(out), Some(cabin)) = (args.origin.clone(), args.destination.clone(), out, args.cabin)
         else {
             return Ok(ParsedRequest::Incomplete { known: Box::new(args), missing });
         };
-        let constraints = args.constraints.clone().unwrap_or_default();
-        let taxes_in = currency_of_taxes(&constraints, texts)?;
         let flexibility = u8::try_from(args.flexibility.unwrap_or(0).clamp(0, MAX_FLEXIBILITY)).unwrap_or(0);
         let award_only = args.award_only.unwrap_or(false);
         let query = Query {
@@ -161,9 +161,9 @@ fn members(constraints: Option<&Constraints>, texts: &Texts) -> Result<Option<Ve
 }
 
 fn currency(given: Option<&str>, default: &str, texts: &Texts) -> Result<String, Failure> {
-    let code = given.unwrap_or(default).trim().to_ascii_uppercase();
-    let fits = code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_uppercase());
-    if fits { Ok(code) } else { Err(invalid(texts, "currency")) }
+    let named = given.unwrap_or(default);
+    let known = currencies::read(named).map(str::to_owned);
+    known.ok_or_else(|| refused(texts, "unknown_currency", &[("currency", named.into())]))
 }
 
 fn currency_of_taxes(constraints: &Constraints, texts: &Texts) -> Result<String, Failure> {

@@ -44,9 +44,12 @@ fn invalid_requests_are_refused() {
     assert_eq!(code(&json!({"loyalty_programs": ["Payback"]})), "unknown_program");
     assert_eq!(code(&json!({"depart_date": "2027-11-12"})), "date_too_far");
     assert_eq!(code(&json!({"return_date": "2027-11-12"})), "date_too_far");
-    for odd in
-        [json!({"depart_date": "tomorrow"}), json!({"pax": 0}), json!({"currency": "euro"}), json!({"constraints": {"alliances": ["x"]}})]
-    {
+    for currency in ["ZZZ", "EURO", "XXX"] {
+        assert_eq!(code(&json!({"currency": currency})), "unknown_currency", "{currency}");
+        let taxes = json!({"cabin": null, "constraints": {"max_taxes": 100, "max_taxes_currency": currency}});
+        assert_eq!(code(&taxes), "unknown_currency", "{currency} of taxes, even if other arguments are missing");
+    }
+    for odd in [json!({"depart_date": "tomorrow"}), json!({"pax": 0}), json!({"constraints": {"alliances": ["x"]}})] {
         assert_eq!(code(&odd), "invalid_arguments");
     }
     assert_eq!(

@@ -188,6 +188,10 @@ impl KnowledgeBase {
             tracing::warn!("the vector of the query has another size than the stored ones of the model; the search uses words only");
             degraded = Some("embedder_unavailable");
         }
+        // A model that answers queries may still fail for the chunks, which then have no vectors to compare with.
+        if found.alpha == 0.0 && embedder.is_some_and(|embedder| embedder.is_failing()) {
+            degraded = Some("embedder_unavailable");
+        }
         if found.building {
             degraded = Some("index_building");
         }

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::{Chunk, Knowledge, Library, NewVector, UnembeddedChunk};
@@ -26,6 +26,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_millis(700);
 const POLL: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const DATABASE_UNAVAILABLE: &str = "database_unavailable";
 
 /// An embedding model and its background loop.
 pub struct Embedder {
@@ -43,6 +44,8 @@ pub struct Embedder {
     size: OnceLock<usize>,
     /// The last chunk of a batch that failed. The next attempt starts behind it, so that one bad text does not hold up all others.
     failed_until: AtomicI64,
+    /// Whether the model failed to give usable vectors for the last batch.
+    failing: AtomicBool,
 }
 
 impl Embedder {
@@ -60,6 +63,7 @@ impl Embedder {
             progress_ms: AtomicI64::new(0),
             size: OnceLock::new(),
             failed_until: AtomicI64::new(0),
+            failing: AtomicBool::new(false),
         })
     }
 
@@ -76,6 +80,11 @@ impl Embedder {
     /// When the loop last made progress; 0 means never.
     pub fn progress_ms(&self) -> i64 {
         self.progress_ms.load(Ordering::Relaxed)
+    }
+
+    /// Whether the model failed to give usable vectors for the last batch of chunks.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
     }
 
     /// Model access for work that belongs to no turn.
@@ -135,6 +144,8 @@ impl Embedder {
                     return Err(failure);
                 }
                 if after == 0 {
+                    // The chunks that failed may have been deleted.
+                    self.failing.store(false, Ordering::Relaxed);
                     self.made_progress();
                     return Ok(());
                 }
@@ -160,8 +171,13 @@ impl Embedder {
                     continue;
                 }
                 self.failed_until.store(last, Ordering::Relaxed);
+                // A database that does not answer says nothing about the model.
+                if failure.code != DATABASE_UNAVAILABLE {
+                    self.failing.store(true, Ordering::Relaxed);
+                }
                 return Err(failure);
             }
+            self.failing.store(false, Ordering::Relaxed);
             self.made_progress();
             after = last;
         }
@@ -241,5 +257,5 @@ fn embedded_text(chunk: &UnembeddedChunk) -> String {
 
 /// A store error is retried like a failure of the model.
 fn store_failure(error: &StoreError) -> Failure {
-    Failure::new(ToolErrorType::Retryable, "database_unavailable", "The knowledge base cannot be reached.").because(error.to_string())
+    Failure::new(ToolErrorType::Retryable, DATABASE_UNAVAILABLE, "The knowledge base cannot be reached.").because(error.to_string())
 }

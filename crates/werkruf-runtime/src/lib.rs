@@ -63,7 +63,7 @@ pub use progress::LoopProgress;
 pub use rate_limit::{Rate, RateLimiter, RateRoom, RateSubject};
 pub use recovery::RecoveryCloser;
 pub use redaction::Redaction;
-pub use registry::{Entry, Registry, RegistryFault};
+pub use registry::{Entry, LeftOutTool, Registry, RegistryFault};
 pub use request::{
     AcceptedTurn, Caller, ChannelMessage, Idempotency, InboundMessage, Invoke, InvokeOutcome, InvokeResult, Pins, Refusal, StartedCall,
 };

@@ -24,6 +24,16 @@ pub struct RegistryFault {
     pub message: String,
 }
 
+/// A tool of another server that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOutTool {
+    /// The server, by its name here.
+    pub server: String,
+    /// The server's own name of the tool.
+    pub own_name: String,
+    pub fault: RegistryFault,
+}
+
 /// A tool with its schema compiled.
 pub struct Entry {
     pub(crate) tool: Arc<dyn ToolObject>,
@@ -74,6 +84,8 @@ pub struct Registry {
     depends_on_tenant: bool,
     /// Fields of the session state that a tool owns.
     owned_fields: HashSet<&'static str>,
+    /// Tools of other servers that could not be added.
+    left_out: Vec<LeftOutTool>,
 }
 
 impl Registry {
@@ -108,6 +120,20 @@ impl Registry {
         self.by_name.insert(name, self.entries.len());
         self.entries.push(Arc::new(Entry { tool, shape, slots, definition }));
         Ok(())
+    }
+
+    /// Adds a tool of another server. One that cannot be added is left out and remembered, so that the operator can be told.
+    pub fn add_foreign(&mut self, server: &str, own_name: &str, tool: Arc<dyn ToolObject>) -> Result<(), RegistryFault> {
+        let added = self.add_object(tool);
+        if let Err(fault) = &added {
+            self.left_out.push(LeftOutTool { server: server.to_owned(), own_name: own_name.to_owned(), fault: fault.clone() });
+        }
+        added
+    }
+
+    /// The tools of other servers that could not be added.
+    pub fn left_out(&self) -> &[LeftOutTool] {
+        &self.left_out
     }
 
     /// Removes tools by name.

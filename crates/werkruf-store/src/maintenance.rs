@@ -3,7 +3,7 @@
 //! Invariants: an incomplete file never has its final name; a restored database sends nothing by itself; an erasure
 //! is written to a list beside the database, so that a later restore repeats it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -75,6 +75,9 @@ pub struct Restored {
     pub erased_again: u64,
     /// The path that the previous database has now.
     pub kept: Option<PathBuf>,
+    /// Names of keys that signed the audit log of the backup and are not there. What they signed cannot be checked, and what they
+    /// encrypted cannot be read.
+    pub missing_keys: BTreeSet<String>,
 }
 
 /// Work that was pending and is not resumed unless the operator starts it again.

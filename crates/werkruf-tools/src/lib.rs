@@ -19,7 +19,7 @@ pub use declared_fields::{ConfigFault, expand};
 pub use http_tool::{HttpTool, HttpToolConfig};
 pub use mcp::{
     ConnectFault, ConnectLink, ConnectionState, FaultKind, LoginAnswer, LoginStart, McpServerConfig, McpServerState, McpServers,
-    McpServices, McpToolSettings, OAuthServices, PersonalServer,
+    McpServices, McpToolSettings, OAuthServices, OfferedTool, PersonalServer,
 };
 pub use sql_tool::{SqlTool, SqlToolConfig};
 pub use test_tools::test_tools;

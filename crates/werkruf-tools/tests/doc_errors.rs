@@ -7,7 +7,7 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     /// The error codes of `werkruf-tools`.
-    const CODES: [&str; 22] = [
+    const CODES: [&str; 23] = [
         "bad_response",
         "canceled",
         "internal",
@@ -25,6 +25,7 @@ mod tests {
         "same_airports",
         "too_many_passengers",
         "unknown_program",
+        "unknown_currency",
         "unknown_itinerary",
         "quota",
         "credentials",

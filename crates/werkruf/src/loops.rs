@@ -24,6 +24,9 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
+    /// A loop that has nothing to do here.
+    const IDLE: Self = Self { last_progress_ms: None, ok: true };
+
     /// A loop that counts as stalled after so many milliseconds without progress, or without any since the start of the process.
     fn new((started_at, now): (Timestamp, Timestamp), last: Option<Timestamp>, stall_ms: i64) -> Self {
         let since = |time: Timestamp| (now.as_millisecond() - time.as_millisecond()).max(0);
@@ -31,19 +34,19 @@ impl Loop {
     }
 }
 
-/// The background loops of this process. One that does not exist here is null.
+/// The background loops of this process.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Loops {
     /// Writes to the database; asked by each probe.
-    writer: Option<Loop>,
+    writer: Loop,
     /// Looks for turns that no process works on.
-    recovery: Option<Loop>,
+    recovery: Loop,
     /// Sends what people and programs are told.
-    outbox: Option<Loop>,
+    outbox: Loop,
     /// Tells the operator what is wrong.
-    alerts: Option<Loop>,
-    /// Computes the vectors of chunks; null without an embedding model.
-    embedder: Option<Loop>,
+    alerts: Loop,
+    /// Computes the vectors of chunks. Without an embedding model it has nothing to do: no progress, and ok.
+    embedder: Loop,
 }
 
 impl Loops {
@@ -55,30 +58,29 @@ impl Loops {
             Loop::new(times, last.and_then(|millis| Timestamp::from_millisecond(millis).ok()), EMBEDDER_STALL_MS)
         });
         Self {
-            writer: None,
-            recovery: Some(Loop::new(times, app.runtime.recovery_progress().last(), SCAN_STALL_MS)),
-            outbox: Some(Loop::new(times, app.runtime.outbox_progress().last(), SCAN_STALL_MS)),
-            alerts: Some(Loop::new(times, app.runtime.alerts_progress().last(), SCAN_STALL_MS)),
-            embedder,
+            writer: Loop::IDLE,
+            recovery: Loop::new(times, app.runtime.recovery_progress().last(), SCAN_STALL_MS),
+            outbox: Loop::new(times, app.runtime.outbox_progress().last(), SCAN_STALL_MS),
+            alerts: Loop::new(times, app.runtime.alerts_progress().last(), SCAN_STALL_MS),
+            embedder: embedder.unwrap_or(Loop::IDLE),
         }
     }
 
     /// All loops, with what a probe of the writer said just now.
     pub(crate) fn with_writer(app: &App, last: Option<Timestamp>, ok: bool) -> Self {
-        Self { writer: Some(Loop { ok, ..Loop::new((app.started_at, app.clock.now()), last, i64::MAX) }), ..Self::of(app) }
+        Self { writer: Loop { ok, ..Loop::new((app.started_at, app.clock.now()), last, i64::MAX) }, ..Self::of(app) }
     }
 
-    /// The loops that exist here.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &Loop)> {
-        let Self { writer, recovery, outbox, alerts, embedder } = self;
-        let named = [("writer", writer), ("recovery", recovery), ("outbox", outbox), ("alerts", alerts), ("embedder", embedder)];
-        named.into_iter().filter_map(|(name, found)| Some((name, found.as_ref()?)))
+    /// The loops by their names, without the writer.
+    pub(crate) fn background(&self) -> impl Iterator<Item = (&'static str, &Loop)> {
+        let Self { writer: _, recovery, outbox, alerts, embedder } = self;
+        [("recovery", recovery), ("outbox", outbox), ("alerts", alerts), ("embedder", embedder)].into_iter()
     }
 
     /// How long ago each loop made progress, if it did.
     pub(crate) fn ages(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let age = |found: &Loop| found.last_progress_ms.and_then(|millis| u64::try_from(millis).ok()).map(Duration::from_millis);
-        self.all().filter_map(move |(name, found)| Some((name, age(found)?)))
+        self.background().filter_map(move |(name, found)| Some((name, age(found)?)))
     }
 }
 
@@ -89,7 +91,7 @@ impl App {
         let app = Arc::downgrade(self);
         let stalled = move || {
             let Some(app) = app.upgrade() else { return Vec::new() };
-            Loops::of(&app).all().filter(|(_, found)| !found.ok).map(|(name, _)| name).collect()
+            Loops::of(&app).background().filter(|(_, found)| !found.ok).map(|(name, _)| name).collect()
         };
         AlertSources::new(&self.store, Box::new(stalled))
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use werkruf_contract::{Clock, Shape, ToolObject, Uuid};
 use werkruf_llm::{Egress, HttpLimits, tool_client};
 use werkruf_runtime::{Assistant, Assistants, Channel, Channels, Redaction, Registry, Setup};
-use werkruf_tools::{ConfigFault, HttpTool, SqlTool, ToolConfig, ToolSection, kernel_tools, test_tools};
+use werkruf_tools::{ConfigFault, HttpTool, OfferedTool, SqlTool, ToolConfig, ToolSection, kernel_tools, test_tools};
 
 use crate::config::{Config, ConfigViolation, Environment, Flags, advice};
 use crate::configured_secrets;
@@ -125,8 +125,9 @@ fn add_late_tools(config: &Config, modules: &OpenModules, registry: &mut Registr
             violations.push(config.places.violation(&format!("/tools/{at}/name"), message));
         }
     }
-    for (server, tool) in modules.mcp.tools().into_iter().filter(|(server, _)| names.contains(server.as_str())) {
-        if let Err(fault) = registry.add_object(tool) {
+    for OfferedTool { server, own_name, tool } in modules.mcp.tools().into_iter().filter(|offered| names.contains(offered.server.as_str()))
+    {
+        if let Err(fault) = registry.add_foreign(&server, &own_name, tool) {
             tracing::warn!(server, tool = fault.name, "a tool of an MCP server is left out: {}", fault.message);
         }
     }

@@ -43,6 +43,8 @@ async fn invalid_requests_are_refused_without_a_provider_call() {
         (json!({"destination": "FRA"}), "same_airports"),
         (json!({"pax": 12}), "too_many_passengers"),
         (json!({"loyalty_programs": ["Payback"]}), "unknown_program"),
+        (json!({"currency": "ZZZ"}), "unknown_currency"),
+        (json!({"constraints": {"max_taxes": 100, "max_taxes_currency": "EURO"}}), "unknown_currency"),
         (json!({"depart_date": "2028-01-01"}), "date_too_far"),
     ];
     for (change, code) in invalid {

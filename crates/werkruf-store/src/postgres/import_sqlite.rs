@@ -18,6 +18,8 @@ use crate::{MaintenanceError, Modules, Moved, StoreError, module};
 
 /// Columns of the kernel that SQLite does not have, because only a shared database needs them.
 const COLUMNS_ONLY_HERE: [(&str, &str); 3] = [("leases", "last_write"), ("leases", "read_until"), ("tool_calls", "cancel_requested")];
+/// Columns that PostgreSQL computes and SQLite stores.
+const COMPUTED_HERE: [(&str, &str); 1] = [("api_usage", "cost_usd")];
 /// Tables that only processes sharing a database need, and only for a short time.
 const TABLES_ONLY_HERE: [&str; 2] = ["dedupe_claims", "rate_windows"];
 /// Batches that may be queued between reader and writer.
@@ -152,7 +154,8 @@ fn matched(here: Vec<Table>, in_file: &BTreeMap<String, Vec<String>>, modules: M
             return Err(broken(format!("the table {} is missing in the file", table.name)));
         };
         let ours: HashSet<&String> = table.columns.iter().map(|column| &column.name).collect();
-        let of_file: HashSet<&String> = columns.iter().collect();
+        let is_stored = |column: &&String| !COMPUTED_HERE.contains(&(table.name.as_str(), column.as_str()));
+        let of_file: HashSet<&String> = columns.iter().filter(is_stored).collect();
         if let Some(column) = ours.symmetric_difference(&of_file).next() {
             return Err(broken(format!("{}.{column} is on one side only", table.name)));
         }

@@ -1,5 +1,7 @@
 //! [`Audit`] on SQLite, and the entries that other writes make in their own transaction.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
@@ -90,6 +92,13 @@ pub fn record(
         ])?;
     }
     put_head(c, &head)
+}
+
+/// The names of keys that signed a head and are not among these.
+pub(super) fn missing_keys(c: &Connection, keys: &SecretKeys) -> Result<BTreeSet<String>, StoreError> {
+    let sql = "SELECT key_name FROM audit_heads WHERE key_name IS NOT NULL";
+    let names = all(&mut *c.prepare_cached(sql)?, [], |columns| columns.text())?;
+    Ok(names.into_iter().filter(|name| keys.named(name).is_none()).collect())
 }
 
 fn head(c: &Connection, tenant_id: Uuid) -> Result<Option<AuditHead>, StoreError> {

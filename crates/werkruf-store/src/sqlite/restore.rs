@@ -75,13 +75,14 @@ impl Filling<'_> {
         let (schema, rows) = verify(part).map_err(|error| with_backup_path(error, backup))?;
         let connection = open::writable(part).map_err(MaintenanceError::from)?;
         migrate::migrate(&connection, part, &migrate::parts(modules), now).map_err(|error| unfit(error, backup))?;
+        let missing_keys = audit::missing_keys(&connection, &self.recorder.keys)?;
         let held = hold(&connection, closer, now)?;
         let erased_again = self.erase_again(&connection)?;
         let act = Act::new("database.restore", backup.display().to_string()).after(json!({"schema": schema, "erased_again": erased_again}));
         audit::record(&connection, &self.recorder, SERVER_CHAIN, &Author::operator(), &[act], now)?;
         connection.close().map_err(|(_, error)| StoreError::from(error))?;
         fs::File::open(part).and_then(|file| file.sync_all()).map_err(at(part))?;
-        Ok(Restored { database: part.to_owned(), schema, rows, held, erased_again, kept: None })
+        Ok(Restored { database: part.to_owned(), schema, rows, held, erased_again, kept: None, missing_keys })
     }
 
     /// Erases the people again who were erased after the backup was made; they are in the list beside the database.

@@ -13,7 +13,9 @@ use werkruf_contract::{BoxFuture, Clock};
 use super::SqliteStore;
 use super::row::all;
 use crate::story::{Tamper, World, tell};
-use crate::{Claimed, ConversationRef, Counts, Maintenance, Outbox, People, Records, StoreError, TokenRoles, Turns};
+use crate::{
+    Claimed, ConversationRef, Counts, Maintenance, NewUsage, Outbox, People, Records, StoreError, TokenRoles, Turns, UsageOwner, UsageRows,
+};
 
 fn fresh() -> (Arc<SqliteStore>, Clock, TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -292,6 +294,23 @@ async fn a_turn_plans_once_and_its_checks_build_no_tables() {
         let long = definition.split(" IN ").skip(1).find(|list| list.split(')').next().unwrap().matches(',').count() > 1);
         assert_eq!(long, None, "{definition}");
     }
+}
+
+#[tokio::test]
+async fn the_cost_of_a_request_is_a_column_that_other_programs_see() {
+    let (store, clock, _folder) = fresh();
+    let world = World::new(Arc::clone(&store), clock);
+    let file = outside(store.path());
+    let listed = "SELECT count(*) FROM pragma_table_info('api_usage') WHERE name = 'cost_usd' AND type = 'REAL'";
+    assert_eq!(file.query_row(listed, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+    let owner = UsageOwner { tenant_id: world.tenant, ..UsageOwner::default() };
+    let estimate = NewUsage { cost_nano_usd: None, estimated: true, ..world.usage() };
+    let cost = || file.query_row("SELECT cost_usd FROM api_usage", [], |row| row.get::<_, Option<f64>>(0)).unwrap();
+    store.put_usage(owner.clone(), estimate.clone(), world.now).await.unwrap();
+    assert_eq!(cost(), None, "a request without a price");
+    let known = NewUsage { cost_nano_usd: Some(2_437_500), estimated: false, ..estimate };
+    store.put_usage(owner, known, world.now).await.unwrap();
+    assert_eq!(cost(), Some(0.002_437_5));
 }
 
 #[tokio::test]

@@ -67,8 +67,9 @@ fn insert(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) ->
         .prepare_cached(
             "INSERT INTO api_usage (id, tenant_id, user_id, conversation_id, turn_id, call_id, key_id, created_at, provider, model,
            operation, tokens_prompt, tokens_cached, tokens_completion, tokens_reasoning, tokens_total, estimated, cost_nano_usd,
-           request_id, started_at, took_ms, tool_name, assistant, counted_on)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)
+           request_id, started_at, took_ms, tool_name, assistant, counted_on, cost_usd)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24,
+           ?18 / 1000000000.0)
          ON CONFLICT (id) DO NOTHING",
         )?
         .execute(params![
@@ -102,7 +103,8 @@ fn insert(c: &Connection, who: &UsageOwner, usage: &NewUsage, now: Timestamp) ->
 
 const BEFORE: &str = "SELECT tokens_total, cost_nano_usd, created_at, counted_on FROM api_usage WHERE id = ?1 AND estimated";
 const REPLACE: &str = "UPDATE api_usage SET model = ?2, request_id = ?3, took_ms = ?4, tokens_prompt = ?5, tokens_cached = ?6,
-    tokens_completion = ?7, tokens_reasoning = ?8, tokens_total = ?9, estimated = ?10, cost_nano_usd = ?11 WHERE id = ?1 AND estimated";
+    tokens_completion = ?7, tokens_reasoning = ?8, tokens_total = ?9, estimated = ?10, cost_nano_usd = ?11, cost_usd = ?11 / 1000000000.0
+    WHERE id = ?1 AND estimated";
 
 /// What a row is known to have used replaces its estimate, and the difference counts. A row that is no estimate stays as it is.
 fn replace_estimate(c: &Connection, usage: &NewUsage, changes: &mut CounterChanges<'_>) -> Result<(), StoreError> {

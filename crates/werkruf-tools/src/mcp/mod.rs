@@ -23,4 +23,4 @@ mod tool;
 pub use config::{McpServerConfig, McpToolSettings};
 pub use oauth::{ConnectFault, ConnectionState, FaultKind, LoginAnswer, OAuthServices};
 pub use personal::{ConnectLink, LoginStart, PersonalServer};
-pub use servers::{McpServerState, McpServers, McpServices};
+pub use servers::{McpServerState, McpServers, McpServices, OfferedTool};

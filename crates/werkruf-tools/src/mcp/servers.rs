@@ -16,6 +16,7 @@ use super::offer::Offer;
 use super::personal::PersonalServer;
 use super::personal_list;
 use super::session::Session;
+use super::tool::McpTool;
 use crate::declared_fields::Variables;
 
 /// How long an end of the process waits for tokens: a request to an authorization server takes ten seconds at most.
@@ -52,6 +53,15 @@ struct Declared {
     reach: Reach,
     login: Option<LoginSettings>,
     digest: String,
+}
+
+/// A tool that a server offers.
+pub struct OfferedTool {
+    /// The name of the server.
+    pub server: String,
+    /// The server's own name of the tool.
+    pub own_name: String,
+    pub tool: Arc<dyn ToolObject>,
 }
 
 /// A server as the operator sees it.
@@ -173,13 +183,14 @@ impl McpServers {
         self.changed.notified().await;
     }
 
-    /// The tools that are offered, each with the name of its server, in the order of the configuration.
-    pub fn tools(&self) -> Vec<(String, Arc<dyn ToolObject>)> {
+    /// The tools that are offered, in the order of the configuration.
+    pub fn tools(&self) -> Vec<OfferedTool> {
         let sessions: Vec<Arc<Session>> = self.lock().iter().map(|server| Arc::clone(&server.session)).collect();
         let of_server = |session: &Arc<Session>| {
-            let name = session.offer.config.name.clone();
-            let tools = session.offer.offered().tools;
-            tools.into_iter().map(move |tool| (name.clone(), tool as Arc<dyn ToolObject>)).collect::<Vec<_>>()
+            let server = session.offer.config.name.clone();
+            let offered =
+                move |tool: Arc<McpTool>| OfferedTool { server: server.clone(), own_name: tool.definition().own_name.clone(), tool };
+            session.offer.offered().tools.into_iter().map(offered).collect::<Vec<_>>()
         };
         sessions.iter().flat_map(of_server).collect()
     }

@@ -74,6 +74,10 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
     if building > 0 {
         warnings.push(format!("knowledge_index: building {building} of the indexes; searches of these collections use words only"));
     }
+    if api.app.knowledge.embedder().is_some_and(|embedder| embedder.is_failing()) {
+        let warning = "embedder_unavailable: the embedding model gives no usable vectors; new documents are found by their words only";
+        warnings.push(warning.to_owned());
+    }
     if api.app.knowledge.keeps_deleted_text() {
         warnings
             .push("deleted_text: another program reads the database file, so its WAL still has the text of a deleted document".to_owned());

@@ -8,6 +8,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+use werkruf_runtime::LeftOutTool;
 use werkruf_store::ToolPin;
 use werkruf_tools::McpServerState;
 
@@ -49,9 +50,14 @@ struct ServerView {
 }
 
 impl ServerView {
-    fn new(state: McpServerState) -> Self {
-        let McpServerState { name, state, protocol, error, tools, changed, refused } = state;
-        let refused = refused.into_iter().map(|(tool, reason)| RefusedTool { tool, reason }).collect();
+    /// `left_out` are the tools that could not be added beside those of the configuration and of the other servers.
+    fn new(state: McpServerState, left_out: &[LeftOutTool]) -> Self {
+        let McpServerState { name, state, protocol, error, mut tools, changed, refused } = state;
+        let mut refused: Vec<RefusedTool> = refused.into_iter().map(|(tool, reason)| RefusedTool { tool, reason }).collect();
+        for LeftOutTool { own_name, fault, .. } in left_out.iter().filter(|left_out| left_out.server == name) {
+            tools.retain(|tool| *tool != fault.name);
+            refused.push(RefusedTool { tool: own_name.clone(), reason: fault.to_string() });
+        }
         Self { name, state, protocol, error, tools, changed, refused }
     }
 }
@@ -115,7 +121,8 @@ struct Acceptance {
     (status = 403, body = ref("#/components/schemas/Error"), description = "Only the operator may see them.")))]
 async fn list(ApiCaller { api, .. }: ApiCaller) -> Result<Json<ForeignTools>, ApiError> {
     let pins = api.app.database.tool_pins().tool_pins().await?;
-    let servers = api.app.modules.mcp.states().into_iter().map(ServerView::new).collect();
+    let setup = api.app.runtime.setup();
+    let servers = api.app.modules.mcp.states().into_iter().map(|state| ServerView::new(state, setup.registry.left_out())).collect();
     Ok(Json(ForeignTools { servers, pins: pins.into_iter().map(PinView::new).collect() }))
 }
 

@@ -65,12 +65,31 @@ pub(super) async fn restore(session: &Session, File { file, force }: File) -> Ou
     let restoring = tokio::task::spawn_blocking(move || SqliteStore::restore(&file, &database, force, &closer, &clock, MODULES, &keys));
     let restored = restoring.await.map_err(|error| CliError::refused("internal", format!("the restore did not end: {error}")))?;
     let restored = restored.map_err(|error| refused(&error))?;
+    let warning = missing_key(&restored, config.secret_key.is_some());
     if session.globals.json {
-        print::json(&json!(restored));
+        let mut answer = json!(restored);
+        answer["warnings"] = json!(warning.iter().collect::<Vec<_>>());
+        print::json(&answer);
     } else {
         report(&restored);
     }
+    if let Some(warning) = warning {
+        print::error_line(&format!("warning: {warning}"));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The warning about a backup that was made with a key that is not there, and what to do about it.
+fn missing_key(restored: &Restored, from_environment: bool) -> Option<String> {
+    let names = restored.missing_keys.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let place =
+        if from_environment { Variable::WERKRUF_SECRET_KEY.name().to_owned() } else { format!("{}.key", restored.database.display()) };
+    (!names.is_empty()).then(|| {
+        format!(
+            "key_missing: the key of this backup ({names}) is not in {place}. `werkruf audit verify` will fail, and stored tokens cannot be \
+             read. Put the key that belonged to the backup into {place} and restore again with --force, before the server is used."
+        )
+    })
 }
 
 /// The SQLite file to copy or replace; PostgreSQL has its own tools for that.

@@ -116,9 +116,9 @@ pub(crate) async fn examine(app: &App) -> Report {
 
 fn check_loops(app: &App, report: &mut Report) {
     let loops = Loops::of(app);
-    let names: Vec<&str> = loops.all().map(|(name, _)| name).collect();
+    let names: Vec<&str> = loops.background().map(|(name, _)| name).collect();
     report.checked(format!("background loops: {}", names.join(", ")));
-    for (name, _) in loops.all().filter(|(_, found)| !found.ok) {
+    for (name, _) in loops.background().filter(|(_, found)| !found.ok) {
         let advice = "Read the log for the reason; restart the server if it does not say one.";
         report.find(Severity::Error, "server", "", format!("The background loop {name} has made no progress for too long."), advice);
     }

@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::origin;
 use super::request::HeldBody;
@@ -23,6 +25,10 @@ use crate::api::{ApiError, ApiState};
 const MAX_REASON: usize = 4096;
 /// Headers with credentials. The SDK does not need them, and its log must not have them.
 const CREDENTIALS: [&str; 5] = ["authorization", "cookie", "apikey", "api-key", "x-api-key"];
+
+/// Codes of JSON-RPC.
+const PARSE_ERROR: i32 = -32700;
+const INVALID_REQUEST: i32 = -32600;
 
 /// The method of a message.
 #[derive(Deserialize)]
@@ -59,9 +65,18 @@ pub(super) async fn exchange(api: Arc<ApiState>, request: Request) -> Result<Res
         parts.headers.remove(name);
     }
     parts.extensions.insert(Arc::clone(&api));
-    let request = Request::from_parts(parts, Body::from(content));
+    let (method, sends_json) = (parts.method.clone(), is_json(&parts.headers));
+    let request = Request::from_parts(parts, Body::from(content.clone()));
     let response = sessions.for_owner(owner, api.mcp.service.handle(request)).await;
-    let response = response.map(Body::new);
+    let mut response = response.map(Body::new);
+    // The SDK says 202 for an ended session. Clients take that for a failure.
+    if method == Method::DELETE && response.status() == StatusCode::ACCEPTED {
+        *response.status_mut() = StatusCode::NO_CONTENT;
+    }
+    // The SDK calls a body that is no message a wrong media type, also where the type is right.
+    if sends_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+        return Ok(no_message(&content));
+    }
     if response.status().is_client_error() && !is_json(response.headers()) { Err(refusal(response).await) } else { Ok(response) }
 }
 
@@ -71,6 +86,20 @@ fn is_initialize(raw: &RawBody) -> bool {
 
 fn is_json(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).is_some_and(|kind| kind.starts_with("application/json"))
+}
+
+/// The error of the protocol for a body that is no message: no JSON, a batch, or something else.
+fn no_message(body: &[u8]) -> Response {
+    let (code, id, message) = match serde_json::from_slice::<Value>(body) {
+        Err(_) => (PARSE_ERROR, Value::Null, "The body is not JSON."),
+        Ok(Value::Array(_)) => (INVALID_REQUEST, Value::Null, "Batches are not part of the protocol; send one message per request."),
+        Ok(mut other) => {
+            let id = other.get_mut("id").map(Value::take).filter(|id| id.is_string() || id.is_number());
+            (INVALID_REQUEST, id.unwrap_or_default(), "The body is no message of the protocol.")
+        }
+    };
+    let error = json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}});
+    (StatusCode::BAD_REQUEST, Json(error)).into_response()
 }
 
 /// The SDK refuses some requests with plain text. Every error of this server is JSON.

@@ -80,7 +80,7 @@ async fn get(State(api): State<Arc<ApiState>>, request: Request) -> Result<Respo
 
 /// Ends a session. Up to protocol version 2025-11-25.
 #[utoipa::path(delete, path = "/mcp", operation_id = "mcp_delete", tag = "mcp", params(("Mcp-Session-Id" = Option<String>, Header)),
-    responses((status = 202), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+    responses((status = 204), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn delete(State(api): State<Arc<ApiState>>, request: Request) -> Result<Response, ApiError> {
     exchange::exchange(api, request).await
 }

@@ -21,6 +21,7 @@ pub(super) struct Gauges {
     database_waiting: Gauge,
     loops: Family<[(&'static str, &'static str); 1], Seconds>,
     log_dropped: Counter,
+    unknown_numbers: Counter,
 }
 
 impl Gauges {
@@ -35,6 +36,7 @@ impl Gauges {
             database_waiting: Gauge::default(),
             loops: Family::default(),
             log_dropped: Counter::default(),
+            unknown_numbers: Counter::default(),
         };
         registry.register(
             "werkruf_queue_depth",
@@ -63,6 +65,11 @@ impl Gauges {
             "Lines of the log that were dropped, because nobody read them",
             gauges.log_dropped.clone(),
         );
+        registry.register(
+            "werkruf_whatsapp_unknown_numbers",
+            "Events for a WhatsApp number that the configuration does not name",
+            gauges.unknown_numbers.clone(),
+        );
         gauges
     }
 
@@ -79,6 +86,7 @@ impl Gauges {
             self.loops.get_or_create(&[("loop", name)]).set(age.as_secs_f64());
         }
         self.log_dropped.inner().store(dropped_lines, Ordering::Relaxed);
+        self.unknown_numbers.inner().store(app.whatsapp().unknown_numbers(), Ordering::Relaxed);
     }
 }
 

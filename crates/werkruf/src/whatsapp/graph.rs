@@ -74,7 +74,12 @@ impl WhatsApp {
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
-    /// Counts a message for a number that the settings do not name; returns how many there were.
+    /// How many events came for numbers that the settings do not name.
+    pub(crate) fn unknown_numbers(&self) -> u64 {
+        self.unknown_numbers.load(Ordering::Relaxed)
+    }
+
+    /// Counts an event for a number that the settings do not name; returns how many there were.
     pub(super) fn count_unknown_number(&self) -> u64 {
         self.unknown_numbers.fetch_add(1, Ordering::Relaxed) + 1
     }

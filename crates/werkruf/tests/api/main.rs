@@ -74,6 +74,8 @@ mod limits;
 #[cfg(test)]
 mod maintenance;
 #[cfg(test)]
+mod mcp;
+#[cfg(test)]
 mod modules;
 #[cfg(test)]
 mod offline;

@@ -13,6 +13,13 @@ async fn count(server: &TestServer, user: i64) -> usize {
     body(list).await["conversations"].as_array().unwrap().len()
 }
 
+/// The counter of events for numbers that the configuration does not name.
+async fn unknown_numbers(server: &TestServer) -> String {
+    let scrape = server.operator(Method::GET, "/metrics").send().await.unwrap().text().await.unwrap();
+    let line = scrape.lines().find_map(|line| line.strip_prefix("werkruf_whatsapp_unknown_numbers_total "));
+    line.unwrap_or_else(|| panic!("no such metric in {scrape}")).to_owned()
+}
+
 #[tokio::test]
 async fn the_business_scoped_id_comes_first_then_the_phone_in_its_canonical_form() {
     let graph = Graph::start().await;
@@ -56,8 +63,10 @@ async fn each_number_has_its_own_secret_tenant_and_answers() {
     let server = graph.serve(&config, &[("OTHER_SECRET", "another-app-secret")]).await;
     put_users(&server, "acme", &[(11, Some("+49 170 1"), None, 1)]).await;
     let message = |id: &str| json!({"messages": [text(&server, id, "491701", "who am i")]});
+    assert_eq!(unknown_numbers(&server).await, "0");
     assert_eq!(post(&server, payload("77702", &message("w1")), SECRET).await, 200, "signed by another app: not for this number");
     assert_eq!(post(&server, payload("99999", &message("w2")), SECRET).await, 200, "a number of somebody else");
+    assert_eq!(unknown_numbers(&server).await, "2", "both are counted");
     assert_eq!(post(&server, payload("77702", &message("w3")), "wrong").await, 401);
     assert_eq!(post(&server, payload("77702", &message("w4")), "another-app-secret").await, 200);
     graph.answers("491701", 1).await;

@@ -1,5 +1,7 @@
 //! Backup, restore and erasure with the real binary.
 
+use serde_json::json;
+
 use crate::support::TestFolder;
 
 fn contains(folder: &TestFolder, needle: &str) -> bool {
@@ -26,6 +28,32 @@ fn a_backup_is_made_beside_a_server_and_restored_without_one() {
     folder.file("letter.txt", "no database at all");
     assert_eq!(folder.run(&["restore", "letter.txt", "--force", "--json"]).exits(1).error()["code"], "backup_invalid");
     folder.run(&["backup", "c.db"]).exits(0);
+}
+
+#[test]
+fn a_restore_without_the_key_of_the_backup_warns_until_the_key_is_in_place() {
+    let (folder, elsewhere) = (TestFolder::new(), TestFolder::new());
+    folder.run(&["keys", "create", "--scopes", "chat"]).exits(0);
+    folder.run(&["backup", "b.db"]).exits(0);
+    let backup = folder.path().join("b.db");
+    let backup = backup.to_str().unwrap();
+    let own = folder.run(&["restore", backup, "--force", "--json"]).exits(0);
+    assert_eq!((&own.json()["warnings"], own.stderr.contains("key_missing")), (&json!([]), false), "the key is there: {own:?}");
+    folder.run(&["audit", "verify"]).exits(0);
+
+    let restored = elsewhere.run(&["restore", backup, "--json"]).exits(0);
+    let (answer, place) = (restored.json(), "data/werkruf.db.key");
+    let warning = answer["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("key_missing: ") && warning.contains(place) && warning.contains("--force"), "{warning}");
+    assert_eq!(answer["missing_keys"].as_array().unwrap().len(), 1);
+    assert!(restored.stderr.contains("key_missing: "), "{restored:?}");
+    assert!(elsewhere.run(&["restore", backup, "--force"]).exits(0).stderr.contains("key_missing: "));
+    elsewhere.run(&["audit", "verify"]).exits(1);
+
+    std::fs::copy(folder.path().join(place), elsewhere.path().join(place)).unwrap();
+    let repaired = elsewhere.run(&["restore", backup, "--force", "--json"]).exits(0);
+    assert_eq!((&repaired.json()["warnings"], repaired.stderr.contains("key_missing")), (&json!([]), false), "{repaired:?}");
+    elsewhere.run(&["audit", "verify"]).exits(0);
 }
 
 #[test]

@@ -516,6 +516,7 @@ CREATE INDEX connection_requests_by_user ON connection_requests (tenant_id, user
 -- ---------------------------------------------------------------- usage and tokens
 
 -- Small rows under ids that grow: without a rowid one b-tree holds both. counted_on: the day whose budgets count the request; NULL: that of created_at.
+-- cost_usd: cost_nano_usd in dollars, written with it. It is no generated column, because PRAGMA table_info does not list those.
 CREATE TABLE api_usage (
   id                TEXT NOT NULL PRIMARY KEY,
   tenant_id         TEXT NOT NULL,
@@ -542,7 +543,7 @@ CREATE TABLE api_usage (
   tool_name         TEXT,
   assistant         TEXT,
   counted_on        TEXT,
-  cost_usd          REAL GENERATED ALWAYS AS (cost_nano_usd / 1000000000.0) VIRTUAL
+  cost_usd          REAL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX api_usage_by_time ON api_usage (tenant_id, created_at);
 
