@@ -74,7 +74,7 @@ fn cases() -> Vec<Case> {
 
 #[tokio::test]
 async fn a_refusal_of_the_provider_is_sent_once_and_keeps_its_meaning() {
-    let server = TestServer::open_in("", &[("OPENAI_API_KEY", "secret-model-key-0815")]).await;
+    let server = TestServer::open_in("", &[("OPENAI_API_KEY", "secret-model-key-0815"), ("OPENAI_EMBEDDING_MODEL", "e")]).await;
     for Case { reply, status, code, english, german, says } in cases() {
         let with_text = |sentence: &str| format!("{sentence} {says}").trim().to_owned();
         // The question is German; programs get English all the same.
@@ -83,6 +83,8 @@ async fn a_refusal_of_the_provider_is_sent_once_and_keeps_its_meaning() {
             ("/v1/chat/completions", json!({"messages": [user("Welche Aufgaben habe ich heute?")], "stream": true}), english),
             ("/v1/responses", json!({"input": "Welche Aufgaben habe ich heute?"}), english),
             ("/api/chat", json!({"message": "Welche Aufgaben habe ich heute?"}), german),
+            ("/v1/responses/compact", json!({"model": "m", "input": "Welche Aufgaben habe ich heute?"}), english),
+            ("/v1/embeddings", json!({"input": "Welche Aufgaben habe ich heute?"}), english),
         ];
         for (path, request, sentence) in requests {
             let sent_before = server.model.requests().len();
