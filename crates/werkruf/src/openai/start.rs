@@ -300,7 +300,7 @@ fn inbound_message(
         (history, message, Vec::new())
     };
     let digest = input.digest(start_digest);
-    let idempotency = body::idempotency(headers, "", &request.raw)?;
+    let idempotency = body::idempotency(headers, route(request.format), &request.raw)?;
     let held = Some(request.raw.held());
     let client_request = client_request(headers, input, history, digest.clone(), request);
     let inbound = InboundMessage {
@@ -321,6 +321,14 @@ fn inbound_message(
         held,
     };
     Ok((inbound, digest))
+}
+
+/// The route of a request in idempotency keys.
+const fn route(format: HistoryFormat) -> &'static str {
+    match format {
+        HistoryFormat::Responses => "v1/responses",
+        HistoryFormat::Openai | HistoryFormat::Langchain => "v1/chat/completions",
+    }
 }
 
 fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, digest: String, mut request: TurnRequest) -> ClientRequest {

@@ -17,6 +17,8 @@ mod content;
 #[cfg(test)]
 mod conversations;
 #[cfg(test)]
+mod idempotency;
+#[cfg(test)]
 mod leaving;
 #[cfg(test)]
 mod limits;
