@@ -21,6 +21,7 @@ mod models;
 pub(crate) mod properties;
 pub(crate) mod request_checks;
 mod responses;
+mod server_tools;
 pub(crate) mod start;
 mod stop_on_leave;
 mod stored_completion;

@@ -19,6 +19,7 @@ use werkruf_store::TurnRow;
 use super::client_events::TurnEvents;
 use super::input::{Input, UserMessage};
 use super::model::{self, CHANNEL};
+use super::server_tools::server_tools;
 use super::stop_on_leave::StopOnLeave;
 use super::target::{Target, find_target};
 use super::transcript::TranscriptDigest;
@@ -32,7 +33,6 @@ use crate::config::{ModelApi, ModelConfig, OnDisconnect};
 
 /// Response header: the model that produced the answer.
 pub(crate) const MODEL_HEADER: HeaderName = HeaderName::from_static("x-werkruf-model");
-const SERVER_TOOLS: &str = "x-werkruf-tools";
 /// Larger than for the native API, because bodies contain pictures.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
 
@@ -359,14 +359,6 @@ fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, diges
     }
 }
 
-/// `X-Werkruf-Tools`: `none`, or tool names separated by commas. Without the header all tools may be used.
-fn server_tools(headers: &HeaderMap) -> Option<Vec<String>> {
-    // A header that is not text names no tool.
-    let text = headers.get(SERVER_TOOLS)?.to_str().unwrap_or_default();
-    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("none"));
-    Some(names.map(str::to_owned).collect())
-}
-
 /// The stored events of a turn.
 pub(crate) async fn stored_events(api: &ApiState, turn: &TurnRow) -> Result<Vec<LiveEvent>, ApiError> {
     let records = api.app.records();
@@ -378,23 +370,4 @@ pub(crate) async fn stored_events(api: &ApiState, turn: &TurnRow) -> Result<Vec<
         events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data), at });
     }
     Ok(events)
-}
-
-#[cfg(test)]
-mod tests {
-    use http::{HeaderMap, HeaderValue};
-
-    use super::server_tools;
-
-    #[test]
-    fn the_header_selects_all_some_or_no_server_tools() {
-        let parse = |value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("x-werkruf-tools", HeaderValue::from_static(value));
-            server_tools(&headers)
-        };
-        assert_eq!(server_tools(&HeaderMap::new()), None);
-        assert_eq!(parse("none"), Some(vec![]));
-        assert_eq!(parse("a, b"), Some(vec!["a".to_owned(), "b".to_owned()]));
-    }
 }
