@@ -156,6 +156,9 @@ fn read_input(api: &ApiState, request: &mut TurnRequest) -> Result<Input, ApiErr
     if over_chat && media_urls::has_file_address(&request.values) {
         return Err(refused("file_url", "The model server takes no addresses of files; send the file as file_data."));
     }
+    if over_chat && media_urls::has_picture_id(&request.values) {
+        return Err(refused("file_id", "The model server takes no ids of pictures; send the picture as image_url."));
+    }
     let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
     let values = std::mem::take(&mut request.values);
     Input::read(request.format, &values, &mut new_call_id)
