@@ -78,6 +78,25 @@ async fn a_failed_turn_is_an_http_error_or_a_failed_response() {
 }
 
 #[tokio::test]
+async fn a_failed_response_has_its_usage_and_its_last_message_is_incomplete() {
+    let server = TestServer::open().await;
+    let steps =
+        |texts: [&str; 2]| texts.map(|text| Reply::calls(vec![call("test_echo", json!({"value": text}))]).with_text(text).usage(10, 2));
+    server.model.script(steps(["One.", "Two."]).into_iter().chain([Reply::status(400).message("no")]).collect());
+    let events = numbered(streamed(&server, json!({"input": "x"})).await.rest().await, 0);
+    let failed = &events.last().unwrap()["response"];
+    let stored = body(get(&server, 3, failed["id"].as_str().unwrap()).await).await;
+    for response in [failed, &stored] {
+        let statuses: Vec<&Value> = response["output"].as_array().unwrap().iter().map(|item| &item["status"]).collect();
+        assert_eq!((&response["status"], statuses), (&json!("failed"), vec![&json!("completed"), &json!("incomplete")]));
+        assert!(response["usage"]["input_tokens"].as_u64().unwrap() >= 20 && response["usage"]["output_tokens"] == 4, "{response}");
+    }
+    assert_eq!(failed["usage"], stored["usage"]);
+    let again = numbered(resumed(&server, failed["id"].as_str().unwrap(), 1).await.rest().await, 2);
+    assert_eq!(again, events[2..], "a stream that is joined later is the same");
+}
+
+#[tokio::test]
 async fn a_turn_that_waits_for_approval_is_in_progress_and_can_be_followed() {
     let tools = "[safety.default]\napproval_required_for = ['test_echo']\n[[tools]]\nname = 'pay'\ndescription = 'Pays.'\nkind = 'http'\n\
          url = 'http://127.0.0.1:9/pay'\neffect = 'once'\npermission = 'none'\napproval = 'lead'\nparameters = '''{\"type\": \"object\", \"properties\": {}}'''\n";

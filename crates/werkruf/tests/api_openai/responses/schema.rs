@@ -157,12 +157,11 @@ pub fn check_response(object: &Value) {
     assert!(OneOf(&["none", "auto", "required"]).fits(choice) || choice["type"].is_string(), "{choice}");
     assert_eq!(object["incomplete_details"].is_null(), object["status"] != "incomplete");
     assert_eq!(object["completed_at"].is_null(), object["status"] != "completed", "{object}");
-    let last = object["output"].as_array().unwrap().last();
-    if object["status"] == "incomplete" {
-        assert!(last.is_none_or(|item| item["status"] == "incomplete"), "{object}");
-    } else {
-        assert!(object["output"].as_array().unwrap().iter().all(|item| item["status"] == "completed"), "{object}");
+    let mut items: Vec<&Value> = object["output"].as_array().unwrap().iter().collect();
+    if matches!(object["status"].as_str(), Some("incomplete" | "failed" | "cancelled")) {
+        assert!(items.pop().is_none_or(|item| item["status"] == "incomplete"), "{object}");
     }
+    assert!(items.iter().all(|item| item["status"] == "completed"), "{object}");
 }
 
 /// Checks a stream event.
