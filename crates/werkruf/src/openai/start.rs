@@ -4,6 +4,7 @@
 //! tool result it contains; otherwise a new conversation, with the messages of the request as its history.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -33,6 +34,8 @@ use crate::config::{ModelApi, ModelConfig, OnDisconnect};
 
 /// Response header: the model that produced the answer.
 pub(crate) const MODEL_HEADER: HeaderName = HeaderName::from_static("x-werkruf-model");
+/// How long a stream waits for the first event before it sends its headers. A turn that fails earlier gets an HTTP error status.
+pub(crate) const FIRST_EVENT_WAIT: Duration = Duration::from_secs(3);
 /// Larger than for the native API, because bodies contain pictures.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
 

@@ -12,16 +12,18 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, stream};
 use tokio::time::Interval;
-use werkruf_contract::{ErrorEvent, EventType, TurnStatus, Uuid};
+use werkruf_contract::{Deadline, ErrorEvent, EventType, TurnStatus, Uuid};
 use werkruf_runtime::{LiveEvent, SubscribeOptions};
 use werkruf_store::{StoreError, StreamKey};
 
-use super::encode::{Encoder, TurnEvent};
+use super::encode::{Encoder, TurnEvent, status_of_error};
+use super::object::ResponseStatus;
 use super::stored::{self, StoredResponse};
 use crate::api::lookup;
 use crate::api::sse::{CHUNK_BYTES, KEEP_ALIVE, RETRY_HINT, keep_alive_timer, response};
 use crate::app::App;
 use crate::openai::client_events::TurnEvents;
+use crate::openai::start::FIRST_EVENT_WAIT;
 use crate::openai::stop_on_leave::StopOnLeave;
 
 /// The event stream of one turn.
@@ -83,6 +85,25 @@ impl ResponseStream {
             reader.encoder.take(&mut reader.out, event);
         }
         reader
+    }
+
+    /// Waits a short time for the model's server to answer. Returns the error of a turn that fails before that: it becomes the status of the answer,
+    /// which a stream that has begun cannot change. What else came is sent with the stream.
+    pub(crate) async fn begin(&mut self) -> Result<(), ErrorEvent> {
+        let end = Deadline::after(FIRST_EVENT_WAIT).instant();
+        while let Some(events) = &mut self.events {
+            let Ok(Some(event)) = tokio::time::timeout_at(end.into(), events.recv()).await else { break };
+            self.write(&event);
+            // A canceled turn is not an HTTP error: clients would retry the request automatically.
+            if let Some(error) = self.failed.take_if(|error| status_of_error(error) == ResponseStatus::Failed) {
+                self.stop.answered();
+                return Err(error);
+            }
+            if !matches!(event.kind, EventType::Init | EventType::Debug) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Stops the turn when the client leaves before the end.

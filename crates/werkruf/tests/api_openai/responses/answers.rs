@@ -62,11 +62,11 @@ async fn a_stream_has_the_same_output_with_numbers_from_zero() {
 #[tokio::test]
 async fn a_failed_turn_is_an_http_error_or_a_failed_response() {
     let server = TestServer::open().await;
-    let script = || server.model.script(vec![Reply::status(400).message("no")]);
-    script();
+    server.model.script(vec![Reply::status(400).message("no")]);
     let (status, code) = refusal(send(&server, 3, json!({"input": "x"})).await).await;
     assert_eq!((status, code.as_str()), (400, "model_refused"));
-    script();
+    // Once a stream has begun it says so itself.
+    server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::status(400).message("no")]);
     let events = numbered(streamed(&server, json!({"input": "x"})).await.rest().await, 0);
     let kinds: Vec<&Value> = events.iter().map(|event| &event["type"]).collect();
     assert_eq!(kinds, ["response.created", "response.in_progress", "error", "response.failed"]);
