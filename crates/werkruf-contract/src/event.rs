@@ -133,12 +133,15 @@ pub struct AssistantSnapshot {
     /// What the text refers to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub annotations: Vec<Annotation>,
+    /// The client left before the text was complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub canceled: bool,
 }
 
 impl AssistantSnapshot {
     /// A text without annotations.
     pub const fn text(content: String, step: u32, turn_id: Uuid) -> Self {
-        Self { content, step, turn_id, annotations: Vec::new() }
+        Self { content, step, turn_id, annotations: Vec::new(), canceled: false }
     }
 }
 

@@ -55,9 +55,18 @@ impl Pins {
 /// A client's idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
+    /// What the request calls. The same key on another route is another request.
+    pub route: String,
     pub key: String,
     /// Digest of the body.
     pub fingerprint: String,
+}
+
+impl Idempotency {
+    /// The route of direct calls of a tool, over whichever API.
+    pub fn route_of_tool(tool: &str) -> String {
+        format!("invoke/{tool}")
+    }
 }
 
 /// What a channel with addresses says about a message, and the inbox entry by which a repeated delivery is recognised.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use werkruf_contract::{
-    ApprovalStatus, BoxFuture, CallStatus, Deadline, Effect, Failure, ModelSource, Models, Principal, TextAnswer, TextRequest, Texts,
-    TurnStatus, Uuid,
+    ApprovalStatus, BoxFuture, CallStatus, Deadline, Effect, ModelSource, Principal, TextAnswer, TextRequest, Texts, TurnError, TurnStatus,
+    Uuid,
 };
 use werkruf_llm::Embedded;
 use werkruf_store::{Actor, ApprovalRow, Author, NewOutboxRow, OutboxRow, Page, StoreError, StreamKey, crash};
@@ -16,7 +16,7 @@ use crate::budgets::Spender;
 use crate::conditions::Conditions;
 use crate::engine::{Engine, Services};
 use crate::lease::Heartbeat;
-use crate::model::ModelAccess;
+use crate::model::{ModelAccess, RequestError};
 use crate::outbox;
 use crate::progress::LoopProgress;
 use crate::rate_limit::RateRoom;
@@ -110,8 +110,14 @@ impl Runtime {
     }
 
     /// Vectors for texts, outside a turn. Each request has a usage row and counts for budgets.
-    pub async fn embed(&self, caller: &Caller, texts: &[String], dimensions: Option<u32>, deadline: Deadline) -> Result<Embedded, Failure> {
-        self.outside_turns(caller, None).request_vectors(texts, dimensions, deadline).await
+    pub async fn embed(
+        &self,
+        caller: &Caller,
+        texts: &[String],
+        dimensions: Option<u32>,
+        deadline: Deadline,
+    ) -> Result<Embedded, TurnError> {
+        self.outside_turns(caller, None).request_vectors(texts, dimensions, deadline).await.map_err(RequestError::into_turn_error)
     }
 
     /// The model that makes vectors.
@@ -126,8 +132,8 @@ impl Runtime {
         assistant: &str,
         request: TextRequest,
         deadline: Deadline,
-    ) -> Result<TextAnswer, Failure> {
-        self.outside_turns(caller, Some(assistant)).answer(request, deadline).await
+    ) -> Result<TextAnswer, TurnError> {
+        self.outside_turns(caller, Some(assistant)).request_text(request, deadline).await.map_err(RequestError::into_turn_error)
     }
 
     fn outside_turns(&self, caller: &Caller, assistant: Option<&str>) -> ModelAccess {

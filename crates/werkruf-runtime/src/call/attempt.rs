@@ -29,6 +29,8 @@ pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Re
     let spec = execution.entry.spec();
     let mut attempt = execution.attempt;
     let mut started_at = scope.clock.now();
+    // What the other side may still ask the call to wait, in all.
+    let mut wait_left = spec.limit(scope.limits.tool());
     loop {
         let sent = send(scope, execution, attempt).await;
         let usage = attempt_usage(scope, execution, started_at, sent.as_ref().err().map(|(failure, _)| failure));
@@ -46,11 +48,13 @@ pub(super) async fn attempt(scope: &Arc<TurnScope>, execution: &Execution) -> Re
             && !failure.is(ErrorCode::BudgetExceeded)
             && status != CallStatus::Canceled
             && attempt < spec.allowed_attempts()
+            && failure.retry_after.is_none_or(|asked| asked < wait_left)
             && pause < timer::left(execution.deadline);
         if !again {
             let untrusted = is_untrusted(spec);
             return Ok((CallOutcome { untrusted, ..CallOutcome::failed(failure, status, spec.effect, attempt, now) }, usage));
         }
+        wait_left = wait_left.saturating_sub(failure.retry_after.unwrap_or_default());
         if wait(pause, &execution.cancel).await.is_err() {
             // Between attempts nothing is in progress, so the outcome is known.
             let failure = canceled().nothing_happened();

@@ -14,7 +14,7 @@ use werkruf_llm::prices::PriceTable;
 use werkruf_llm::{Delta, ModelError, ModelFault, RequestSize, WebSearchRequest, in_time};
 use werkruf_store::{BudgetCounter, NewReservation, NewUsage, UsageOwner, UsageRows};
 
-use super::failures::{failure, late, refused, unchecked};
+use super::failures::{RequestError, failure, late, refused, unchecked};
 use super::gate::ModelGate;
 use super::text_request::{bytes, model_request, text_answer};
 use super::usage::{Meter, Sending, Sent, Settlement};
@@ -273,14 +273,15 @@ impl ModelAccess {
         }
     }
 
-    async fn request_text(&self, request: TextRequest, deadline: Deadline) -> Result<TextAnswer, Failure> {
+    /// A text of the language model.
+    pub(crate) async fn request_text(&self, request: TextRequest, deadline: Deadline) -> Result<TextAnswer, RequestError> {
         let gate = &self.accounts.gate;
         let provider = gate.chat_provider();
         if !provider.writes_text() {
-            return Err(NoModels::not_configured());
+            return Err(NoModels::not_configured().into());
         }
         let meter = self.text_meter(provider.name(), provider.default_model(), &request);
-        let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened()) };
+        let Some(admission) = in_time(deadline, gate.admit()).await else { return Err(late().nothing_happened().into()) };
         let mut request = model_request(request);
         let reserved = self.reserve(&meter, || (provider.size(&request), 0), true, deadline).await?;
         request.client_max_tokens = reserved.max_output;
@@ -310,11 +311,11 @@ impl ModelAccess {
             }
             Some(Err(error)) => {
                 self.settle(&meter, &reserved, &Settlement::Failed { error: &error, received: &received }).await;
-                Err(failure(&error))
+                Err(RequestError::of_model(error, meter.provider))
             }
             None => {
                 self.settle(&meter, &reserved, &Settlement::Aborted { received: &received }).await;
-                Err(late())
+                Err(late().into())
             }
         }
     }
@@ -353,7 +354,7 @@ impl ModelAccess {
 
 impl Models for ModelAccess {
     fn answer(&self, request: TextRequest, deadline: Deadline) -> BoxFuture<'_, Result<TextAnswer, Failure>> {
-        Box::pin(self.request_text(request, deadline))
+        Box::pin(async move { self.request_text(request, deadline).await.map_err(RequestError::into_failure) })
     }
 
     fn search_web(&self, request: TextRequest, deadline: Deadline) -> BoxFuture<'_, Result<TextAnswer, Failure>> {
@@ -361,6 +362,9 @@ impl Models for ModelAccess {
     }
 
     fn embed(&self, texts: Vec<String>, deadline: Deadline) -> BoxFuture<'_, Result<Vec<Vec<f32>>, Failure>> {
-        Box::pin(async move { Ok(self.request_vectors(&texts, None, deadline).await?.vectors) })
+        Box::pin(async move {
+            let embedded = self.request_vectors(&texts, None, deadline).await.map_err(RequestError::into_failure)?;
+            Ok(embedded.vectors)
+        })
     }
 }

@@ -9,6 +9,47 @@ use crate::budgets::BudgetRefusal;
 /// The language of failures, which the model reads.
 const LOCALE: &str = "en";
 
+/// Why a request of a tool, or one outside a turn, has no answer. Tools get a failure of their call; who asks outside a turn gets what a turn would
+/// fail with.
+pub(crate) enum RequestError {
+    /// The model's server failed or refused. Boxed: it is large.
+    Model { error: Box<ModelError>, provider: String },
+    /// Anything else: no model, no room in a budget, no time.
+    Other(Failure),
+}
+
+impl RequestError {
+    pub(super) fn of_model(error: ModelError, provider: &str) -> Self {
+        Self::Model { error: Box::new(error), provider: provider.to_owned() }
+    }
+
+    /// The failure of the tool's call.
+    pub(super) fn into_failure(self) -> Failure {
+        match self {
+            Self::Model { error, .. } => failure(&error),
+            Self::Other(failure) => failure,
+        }
+    }
+
+    /// The error of a request outside a turn. Its clients are programs, so it is English.
+    pub(crate) fn into_turn_error(self) -> TurnError {
+        match self {
+            Self::Model { error, provider } => turn_error(&error, &provider, &Texts::of(LOCALE)),
+            Self::Other(Failure { kind, code, message, cause, retry_after, .. }) => TurnError {
+                retry_after_ms: retry_after.and_then(|span| u64::try_from(span.as_millis()).ok()),
+                cause,
+                ..TurnError::new(kind, code, message)
+            },
+        }
+    }
+}
+
+impl From<Failure> for RequestError {
+    fn from(failure: Failure) -> Self {
+        Self::Other(failure)
+    }
+}
+
 pub(super) fn late() -> Failure {
     Failure::new(ToolErrorType::Timeout, ErrorCode::ToolTimeout, "The model did not answer in time.")
 }

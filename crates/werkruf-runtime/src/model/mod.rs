@@ -12,7 +12,7 @@ mod worst_case;
 
 pub use access::ModelAccounts;
 pub(crate) use access::{ModelAccess, ToolCall};
-pub(crate) use failures::turn_error;
+pub(crate) use failures::{RequestError, turn_error};
 pub(crate) use gate::Admission;
 pub use gate::{ModelGate, ModelProviders};
 pub(crate) use retry::{MAX_SENDS, RetryPause, pause_before_retry};

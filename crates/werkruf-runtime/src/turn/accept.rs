@@ -256,7 +256,7 @@ fn client_result(result: &ClientResult) -> Replacement {
 /// The inbox entry of a message: the channel's own, else that of the client's idempotency key.
 fn inbox_of(message: &InboundMessage, now: Timestamp) -> Option<InboxEntry> {
     let of_channel = message.inbound.as_ref().map(|channel| channel.inbox.clone());
-    of_channel.or_else(|| message.idempotency.as_ref().map(|key| inbox_entry("chat", &message.caller, key, now)))
+    of_channel.or_else(|| message.idempotency.as_ref().map(|key| inbox_entry(&message.caller, key, now)))
 }
 
 /// Waits while this process stores another copy of the request, then refuses it if the inbox has it.
@@ -273,10 +273,10 @@ pub(super) async fn refuse_known(engine: &Engine, tenant_id: Uuid, entry: InboxE
 }
 
 /// The inbox entry by which a repeated request is recognised: the route, the user and the key.
-pub(super) fn inbox_entry(route: &str, caller: &Caller, key: &Idempotency, now: Timestamp) -> InboxEntry {
+pub(super) fn inbox_entry(caller: &Caller, key: &Idempotency, now: Timestamp) -> InboxEntry {
     InboxEntry {
         channel: "api".to_owned(),
-        account: format!("{route}:{}", caller.principal.user_id),
+        account: format!("{}:{}", key.route, caller.principal.user_id),
         external_id: key.key.clone(),
         fingerprint: key.fingerprint.clone(),
         expires_at: now + IDEMPOTENCY_WINDOW,

@@ -208,7 +208,7 @@ fn stage_answer(scope: &TurnScope, answer: &Answer, calls: &[HistoryCall], step:
     journal.stage(TurnChange { status: TurnStatus::Acting, step, error: None, message: None, transcript_digest: None });
     if !answer.text.is_empty() {
         let annotations = answer.annotations.clone();
-        let snapshot = AssistantSnapshot { content: answer.text.clone(), step, turn_id: scope.turn_id, annotations };
+        let snapshot = AssistantSnapshot { annotations, ..AssistantSnapshot::text(answer.text.clone(), step, scope.turn_id) };
         journal.stage_event(EventType::AssistantSnapshot, &snapshot);
     }
 }

@@ -72,7 +72,7 @@ impl Turn {
             metadata.insert("untrusted".to_owned(), json!(untrusted));
         }
         scope.journal.stage(assistant_message(scope, said, None, Some(Value::Object(metadata).to_string()), None));
-        let snapshot = AssistantSnapshot::text(said.to_owned(), step, scope.turn_id);
+        let snapshot = AssistantSnapshot { canceled: true, ..AssistantSnapshot::text(said.to_owned(), step, scope.turn_id) };
         scope.journal.stage_event(EventType::AssistantSnapshot, &snapshot);
     }
 

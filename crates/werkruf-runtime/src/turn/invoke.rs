@@ -55,7 +55,7 @@ pub(crate) async fn start_call(engine: &Arc<Engine>, invoke: Invoke) -> Result<S
         return Err(Refusal::UnknownTool(invoke.tool));
     }
     if let Some(key) = &invoke.idempotency {
-        let entry = inbox_entry(&route(&invoke.tool), &invoke.caller, key, engine.store.clock.now());
+        let entry = inbox_entry(&invoke.caller, key, engine.store.clock.now());
         refuse_known(engine, invoke.caller.principal.tenant_id, entry).await?;
     }
     engine.admit_call(&invoke.caller).await?;
@@ -101,11 +101,6 @@ async fn has_pending_approval(engine: &Engine, turn: &TurnRow) -> Result<bool, S
     let filter = ApprovalFilter { status: Some(ApprovalStatus::Pending), turn_id: Some(turn.id), roles: None };
     let page = Page { limit: 1, ..Page::default() };
     Ok(!engine.store.approvals.approvals(turn.tenant_id, filter, page).await?.is_empty())
-}
-
-/// The route of a tool in the inbox.
-fn route(tool: &str) -> String {
-    format!("invoke/{tool}")
 }
 
 /// Runs a failed call again, for the user it was made for. Returns the new call's id.
@@ -338,7 +333,6 @@ async fn release_key(scope: &TurnScope, call: &PreparedCall) -> Result<(), Store
 
 fn open_turn(scope: &TurnScope, call: &PreparedCall, direct: &DirectCall, owner: &str) -> OpenTurn {
     let now = scope.clock.now();
-    let route = route(&call.row.tool_name);
     let any_user = direct.caller.admin;
     let started = call.row.started_at.map(|_| NewEvent { kind: EventType::ToolStarted, data: json(&tool_started(&call.row)) });
     let conversation = scope.conversation_id.map_or(ConversationRef::None, |id| ConversationRef::Existing { id, any_user });
@@ -347,7 +341,7 @@ fn open_turn(scope: &TurnScope, call: &PreparedCall, direct: &DirectCall, owner:
         assistant: direct.assistant.clone(),
         key_id: direct.caller.key_id,
         credential: direct.caller.credential.clone(),
-        inbox: direct.idempotency.as_ref().map(|key| inbox_entry(&route, &direct.caller, key, now)),
+        inbox: direct.idempotency.as_ref().map(|key| inbox_entry(&direct.caller, key, now)),
         calls: vec![call.row.clone()],
         approvals: call.new_approval().into_iter().collect(),
         events: started.into_iter().collect(),

@@ -164,7 +164,7 @@ impl Replica {
             channel: "web".to_owned(),
             locale: None,
             debug: false,
-            idempotency: key.map(|key| Idempotency { key: key.to_owned(), fingerprint: message.to_owned() }),
+            idempotency: key.map(|key| Idempotency { route: "chat".to_owned(), key: key.to_owned(), fingerprint: message.to_owned() }),
             inbound: None,
             context: ToolContext::default(),
             parts: Vec::new(),

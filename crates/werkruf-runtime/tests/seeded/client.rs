@@ -188,7 +188,7 @@ impl Client {
             channel: "web".to_owned(),
             locale: None,
             debug: false,
-            idempotency: message.key.clone().map(|key| Idempotency { key, fingerprint: message.text.clone() }),
+            idempotency: message.key.clone().map(|key| Idempotency { route: "chat".to_owned(), key, fingerprint: message.text.clone() }),
             inbound: message
                 .inbound
                 .clone()
@@ -274,7 +274,11 @@ impl Client {
             input,
             conversation_id,
             context,
-            idempotency: rng.permille(500).then(|| Idempotency { key: key.clone(), fingerprint: key.clone() }),
+            idempotency: rng.permille(500).then(|| Idempotency {
+                route: Idempotency::route_of_tool(&tool),
+                key: key.clone(),
+                fingerprint: key.clone(),
+            }),
             observer: None,
         };
         if let Some(other) = self.cluster.any().filter(|_| self.world.faults.shared && conversation_id.is_none() && rng.permille(400)) {

@@ -301,17 +301,14 @@ pub(crate) fn has_idempotency_key(headers: &HeaderMap) -> bool {
     headers.contains_key("idempotency-key")
 }
 
-/// The header `Idempotency-Key` with a digest of the request. The digest contains `route`, so the same key may be used on two routes.
+/// The header `Idempotency-Key` of a request to this route, with a digest of the body.
 pub(crate) fn idempotency(headers: &HeaderMap, route: &str, raw: &[u8]) -> Result<Option<Idempotency>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.trim().is_empty() || key.len() > KEY_LIMIT {
         return Err(ApiError::invalid("Idempotency-Key takes 1 to 255 ASCII characters."));
     }
-    let mut digest = Sha256::new();
-    digest.update(route.as_bytes());
-    digest.update(raw);
-    Ok(Some(Idempotency { key: key.to_owned(), fingerprint: werkruf_contract::hex(&digest.finalize()) }))
+    Ok(Some(Idempotency { route: route.to_owned(), key: key.to_owned(), fingerprint: werkruf_contract::hex(&Sha256::digest(raw)) }))
 }
 
 /// Whether the header `Accept` names this media type.

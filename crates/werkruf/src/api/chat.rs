@@ -74,6 +74,9 @@ impl RunningTurn {
 /// The channel of the chat routes.
 const CHANNEL: &str = "web";
 
+/// Both chat routes in idempotency keys: a request that is repeated on the other path is the same.
+const ROUTE: &str = "chat";
+
 /// How the result of the turn is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseMode {
@@ -136,7 +139,7 @@ async fn start_turn(ApiCaller { api, identity }: ApiCaller, headers: &HeaderMap,
         assistant: request.assistant,
         channel: CHANNEL.to_owned(),
         locale: request.locale,
-        idempotency: body::idempotency(headers, "", &raw)?,
+        idempotency: body::idempotency(headers, ROUTE, &raw)?,
         inbound: None,
         context: context::requested(&api, headers, context::trace_id(headers, None, None)?)?,
         parts: Vec::new(),

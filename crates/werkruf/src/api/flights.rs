@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{ErrorCode, ToolErrorDetail, ToolErrorType, ToolOutput, TurnStatus, Uuid};
 use werkruf_flights::{AMADEUS_FUNCTION, SEATSAERO_FUNCTION};
-use werkruf_runtime::{Invoke, InvokeOutcome};
+use werkruf_runtime::{Idempotency, Invoke, InvokeOutcome};
 
 use super::error::ApiError;
 use super::invoke::CALL_ID;
@@ -53,7 +53,7 @@ async fn search(
     let invoke = Invoke {
         caller,
         context: context::context(&api, identity.tenant_id, headers, context::trace_id(headers, None, None)?)?,
-        idempotency: body::idempotency(headers, tool, &raw)?,
+        idempotency: body::idempotency(headers, &Idempotency::route_of_tool(tool), &raw)?,
         tool: tool.to_owned(),
         input,
         conversation_id: None,

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::Uuid;
@@ -17,7 +17,7 @@ use werkruf_runtime::SERVER_METADATA;
 use werkruf_store::{MessageRow, NewHistory, NewMessage, Order};
 
 use super::ApiState;
-use super::body;
+use super::body::{self, Params};
 use super::chat::set_conversation_header;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
@@ -75,8 +75,9 @@ pub(crate) fn stored(row: &MessageRow) -> StoredMessage {
 /// A conversation of another program.
 #[derive(Debug, Deserialize, ToSchema)]
 struct HistoryImport {
-    /// `openai`, `responses` or `langchain`.
-    format: String,
+    /// `openai`, `responses` or `langchain`; may be in the query instead.
+    #[serde(default)]
+    format: Option<String>,
     /// Messages or items of that format, oldest first.
     #[schema(value_type = Vec<Object>)]
     messages: Vec<Value>,
@@ -84,6 +85,13 @@ struct HistoryImport {
     title: Option<String>,
     #[serde(default)]
     assistant: Option<String>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ImportQuery {
+    /// `openai`, `responses` or `langchain`; may be in the body instead.
+    format: Option<String>,
 }
 
 /// The imported conversation.
@@ -94,15 +102,17 @@ struct HistoryImported {
 }
 
 /// Imports a conversation of another program. `POST /api/chat` can continue it.
-#[utoipa::path(post, path = "/api/conversations", operation_id = "import_conversation", tag = "conversations", request_body = HistoryImport,
-    responses((status = 201, body = HistoryImported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
-async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Response, ApiError> {
+#[utoipa::path(post, path = "/api/conversations", operation_id = "import_conversation", tag = "conversations", params(ImportQuery),
+    request_body = HistoryImport, responses((status = 201, body = HistoryImported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+async fn import(
+    ApiCaller { api, identity }: ApiCaller,
+    Params(query): Params<ImportQuery>,
+    body: body::RequestBody,
+) -> Result<Response, ApiError> {
     let caller = identity.caller()?;
     let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
     let request: HistoryImport = body::json_with_values(&raw)?;
-    let Some(format) = format(Some(&request.format))? else {
-        return Err(ApiError::invalid("format takes openai, responses or langchain; native messages are created by turns only."));
-    };
+    let format = import_format(query.format.as_deref(), request.format.as_deref())?;
     if request.messages.len() > MAX_MESSAGES {
         return Err(ApiError::invalid(format!("A conversation has at most {MAX_MESSAGES} messages.")));
     }
@@ -132,6 +142,18 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
         response.headers_mut().insert(http::header::LOCATION, place);
     }
     Ok(response)
+}
+
+/// The format of an import, from its query or its body.
+fn import_format(query: Option<&str>, body: Option<&str>) -> Result<HistoryFormat, ApiError> {
+    let name = match (query, body) {
+        (Some(query), Some(body)) if query != body => {
+            return Err(ApiError::invalid("format differs between the query and the body; name one format."));
+        }
+        (query, body) => query.or(body).ok_or_else(|| ApiError::invalid("format is missing; name openai, responses or langchain."))?,
+    };
+    let native = || ApiError::invalid("format takes openai, responses or langchain; native messages are created by turns only.");
+    format(Some(name))?.ok_or_else(native)
 }
 
 /// The beginning of the first message of the user.

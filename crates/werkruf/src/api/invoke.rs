@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use werkruf_contract::{ToolOutput, TurnStatus, Uuid};
-use werkruf_runtime::{Invoke, InvokeOutcome, InvokeResult, Refusal};
+use werkruf_runtime::{Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal};
 
 use super::body::{Params, PathParam};
 use super::context::ContextHeaders;
@@ -73,7 +73,7 @@ async fn invoke(
     let invoke = Invoke {
         caller,
         context: context::context(&api, identity.tenant_id, &headers, trace_id)?,
-        idempotency: body::idempotency(&headers, &tool, &raw)?,
+        idempotency: body::idempotency(&headers, &Idempotency::route_of_tool(&tool), &raw)?,
         tool,
         input: request.input,
         conversation_id,

@@ -117,7 +117,11 @@ fn idempotency(key: Option<&str>, tool: &str, input: &Value, conversation_id: Op
     let called = json!({"tool": tool, "arguments": input, "conversation_id": conversation_id});
     let canonical = serde_json_canonicalizer::to_vec(&called).map_err(|_| ApiError::invalid("The arguments cannot be written as JSON."))?;
     // Apart from the keys of `POST /api/tools/{name}/invoke`, whose digest is that of the body.
-    Ok(Some(Idempotency { key: format!("mcp/{key}"), fingerprint: hex(&Sha256::digest(canonical)) }))
+    Ok(Some(Idempotency {
+        route: Idempotency::route_of_tool(tool),
+        key: format!("mcp/{key}"),
+        fingerprint: hex(&Sha256::digest(canonical)),
+    }))
 }
 
 /// A report of a call.

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -22,7 +21,7 @@ use werkruf_runtime::digest_after_answer;
 use super::chat_request::{self, ResponseOptions};
 use super::client_events::{ClientEvent, ClientEventReader, TurnEvents};
 use super::completion::{ChunkWriter, CommonFields, completion_object, join_paragraphs};
-use super::start::{self, StartedTurn, start};
+use super::start::{self, FIRST_EVENT_WAIT, StartedTurn, start};
 use super::stop_on_leave::StopOnLeave;
 use super::transcript::TranscriptDigest;
 use super::{error_body, limit_headers};
@@ -31,9 +30,6 @@ use crate::api::error::ApiError;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::sse::{self, CHUNK_BYTES, KEEP_ALIVE};
 use crate::api::{ApiState, answer, approvals, body};
-
-/// How long a stream waits for the first event before it sends its headers. A turn that fails earlier gets an HTTP error status.
-const FIRST_EVENT_WAIT: Duration = Duration::from_secs(3);
 
 pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
     OpenApiRouter::default().routes(Policy::Chat.on(routes!(create)))

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use http::HeaderMap;
 use serde_json::Value;
 use werkruf_contract::ToolContext;
+use werkruf_llm::history_formats::HistoryFormat;
 use werkruf_runtime::{Caller, ClientRequest, InboundMessage};
 
 use super::input::{Input, UserMessage};
 use super::model::CHANNEL;
+use super::server_tools::server_tools;
 use super::start::TurnRequest;
 use super::target::Target;
 use super::transcript::TranscriptDigest;
 use crate::api::body;
 use crate::api::error::ApiError;
-
-const SERVER_TOOLS: &str = "x-werkruf-tools";
 
 /// The message for the runtime, and the digest of the client's transcript with it.
 pub(super) fn inbound_message(
@@ -55,7 +55,7 @@ pub(super) fn inbound_message(
     let continues =
         request.continues.take().filter(|_| matches!(target, Target::Resumed(_) | Target::Unanswered(_) | Target::Copied { .. }));
     let digest = input.digest(start_digest);
-    let idempotency = body::idempotency(headers, "", &request.raw)?;
+    let idempotency = body::idempotency(headers, route(request.format), &request.raw)?;
     let held = Some(request.raw.held());
     let client_request = ClientRequest { continues, ..client_request(headers, input, history, digest.clone(), request) };
     let inbound = InboundMessage {
@@ -76,6 +76,14 @@ pub(super) fn inbound_message(
         held,
     };
     Ok((inbound, digest))
+}
+
+/// The route of a request in idempotency keys.
+const fn route(format: HistoryFormat) -> &'static str {
+    match format {
+        HistoryFormat::Responses => "v1/responses",
+        HistoryFormat::Openai | HistoryFormat::Langchain => "v1/chat/completions",
+    }
 }
 
 fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, digest: String, mut request: TurnRequest) -> ClientRequest {
@@ -104,32 +112,5 @@ fn client_request(headers: &HeaderMap, input: &Input, history: Vec<Value>, diges
         transcript_digest: digest,
         continues: None,
         endpoint: request.echo,
-    }
-}
-
-/// `X-Werkruf-Tools`: `none`, or tool names separated by commas. Without the header all tools may be used.
-pub(super) fn server_tools(headers: &HeaderMap) -> Option<Vec<String>> {
-    // A header that is not text names no tool.
-    let text = headers.get(SERVER_TOOLS)?.to_str().unwrap_or_default();
-    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("none"));
-    Some(names.map(str::to_owned).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use http::{HeaderMap, HeaderValue};
-
-    use super::server_tools;
-
-    #[test]
-    fn the_header_selects_all_some_or_no_server_tools() {
-        let parse = |value: &'static str| {
-            let mut headers = HeaderMap::new();
-            headers.insert("x-werkruf-tools", HeaderValue::from_static(value));
-            server_tools(&headers)
-        };
-        assert_eq!(server_tools(&HeaderMap::new()), None);
-        assert_eq!(parse("none"), Some(vec![]));
-        assert_eq!(parse("a, b"), Some(vec!["a".to_owned(), "b".to_owned()]));
     }
 }

@@ -1,7 +1,7 @@
 //! Addresses of pictures and files in the messages of a client. The model's server loads them, so only `https:` and `data:` are passed
 //! on: `file:` would read its disk, and other schemes or plain HTTP reach its internal network.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Fields of content parts that have an address: a text, or an object with the field `url`.
 const FIELDS: [&str; 4] = ["image_url", "file_url", "video_url", "audio_url"];
@@ -13,12 +13,22 @@ pub(crate) fn refused(values: &[Value]) -> Option<&str> {
 
 /// Whether a file is only named by its address. Chat Completions has no field for that.
 pub(crate) fn has_file_address(values: &[Value]) -> bool {
+    has_object(values, |fields| fields.get("file_url").is_some_and(Value::is_string))
+}
+
+/// Whether a picture is only named by the id of an uploaded file. Chat Completions has no field for that.
+pub(crate) fn has_picture_id(values: &[Value]) -> bool {
+    let is_text = |fields: &Map<String, Value>, name: &str| fields.get(name).is_some_and(Value::is_string);
+    has_object(values, |fields| {
+        fields.get("type").is_some_and(|kind| kind == "input_image") && is_text(fields, "file_id") && !is_text(fields, "image_url")
+    })
+}
+
+/// Whether an object somewhere in these values has this property.
+fn has_object(values: &[Value], property: impl Fn(&Map<String, Value>) -> bool + Copy) -> bool {
     values.iter().any(|value| match value {
-        Value::Array(items) => has_file_address(items),
-        Value::Object(fields) => {
-            fields.get("file_url").is_some_and(Value::is_string)
-                || fields.values().any(|value| has_file_address(std::slice::from_ref(value)))
-        }
+        Value::Array(items) => has_object(items, property),
+        Value::Object(fields) => property(fields) || fields.values().any(|value| has_object(std::slice::from_ref(value), property)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     })
 }

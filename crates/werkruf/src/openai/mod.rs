@@ -26,6 +26,7 @@ pub(crate) mod properties;
 pub(crate) mod request_checks;
 mod resent;
 mod responses;
+mod server_tools;
 pub(crate) mod start;
 mod stop_on_leave;
 mod stored_completion;

@@ -11,8 +11,8 @@ use werkruf_contract::{ToolContext, TurnStatus, hex};
 use werkruf_runtime::{Caller, Continuation};
 use werkruf_store::SentTurn;
 
-use super::inbound::server_tools;
 use super::input::Input;
+use super::server_tools::server_tools;
 use super::start::TurnRequest;
 
 /// How long a completed answer is returned again. OpenAI's libraries wait eight seconds at most, or as long as `Retry-After` says up to a minute.

@@ -27,7 +27,7 @@ use http::HeaderMap;
 use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use werkruf_contract::Uuid;
+use werkruf_contract::{ErrorEvent, Uuid};
 use werkruf_llm::history_formats::HistoryFormat;
 
 use self::encode::{Encoder, status_of_error};
@@ -168,13 +168,8 @@ async fn respond(
     background: bool,
 ) -> Result<Response, ApiError> {
     let events = std::mem::replace(&mut started.events, TurnEvents::Stored(std::collections::VecDeque::new()));
-    let mut response = if stream && started.replayed {
-        // Read from the records, because they also rebuild events that retention has deleted.
-        ResponseStream::resumed(&api.app, StoredResponse::load_turn(&api.app, tenant_id, base).await?, None).ending_at_approval().respond()
-    } else if stream {
-        let ids = (started.conversation_id, started.turn_id);
-        let encoder = Encoder::live(base, started.last_step_only);
-        ResponseStream::live(&api.app, tenant_id, ids, encoder, events).stopping(std::mem::take(&mut started.stop)).respond()
+    let mut response = if stream {
+        streamed(api, tenant_id, &mut started, base, events).await?
     } else if background && !started.replayed {
         drop(events);
         Json(base.object(&object::ResponseState::with_status(ResponseStatus::Queued))).into_response()
@@ -188,6 +183,32 @@ async fn respond(
     };
     started.set_headers(&mut response);
     Ok(response)
+}
+
+/// Answers with a stream, or with the error of a turn that fails before its stream begins.
+async fn streamed(
+    api: &ApiState,
+    tenant_id: Uuid,
+    started: &mut StartedTurn,
+    base: ResponseBase,
+    events: TurnEvents,
+) -> Result<Response, ApiError> {
+    let (background, ids) = (base.echo.background, (started.conversation_id, started.turn_id));
+    let failed = |error: &ErrorEvent| ApiError::failed_turn(Some(ids.0), error).into_response();
+    if started.replayed {
+        // Read from the records, because they also rebuild events that retention has deleted.
+        let stored = StoredResponse::load_turn(&api.app, tenant_id, base).await?;
+        let unsaid = !background && stored.output().is_empty();
+        return Ok(match stored.failure().filter(|error| unsaid && status_of_error(error) == ResponseStatus::Failed) {
+            Some(error) => failed(error),
+            None => ResponseStream::resumed(&api.app, stored, None).ending_at_approval().respond(),
+        });
+    }
+    let encoder = Encoder::live(base, started.last_step_only);
+    let mut stream = ResponseStream::live(&api.app, tenant_id, ids, encoder, events).stopping(std::mem::take(&mut started.stop));
+    // A client that asks for work in the background needs the id at once.
+    let begun = if background { Ok(()) } else { stream.begin().await };
+    Ok(begun.map_or_else(|error| failed(&error), |()| stream.respond()))
 }
 
 /// Waits until the turn has ended or should have ended.

@@ -3,6 +3,8 @@
 //! The conversation of a request is, in this order: the one it names; the one whose transcript it resends; the one that waits for a
 //! tool result it contains; the one in which the same request failed; a copy of the one that asked for these results; otherwise a new conversation, with the messages of the request as its history.
 
+use std::time::Duration;
+
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
@@ -12,9 +14,10 @@ use werkruf_runtime::{AcceptedTurn, AnswerFormat, ClientChoice, ClientTool, Cont
 
 use super::client_events::TurnEvents;
 use super::earlier_turn::{self, EarlierAnswer};
-use super::inbound::{inbound_message, server_tools};
+use super::inbound::inbound_message;
 use super::input::Input;
 use super::model::{self, CHANNEL};
+use super::server_tools::server_tools;
 use super::stop_on_leave::StopOnLeave;
 use super::target::{Target, find_target};
 use super::transcript::TranscriptDigest;
@@ -28,6 +31,8 @@ use crate::config::{ModelApi, ModelConfig, OnDisconnect};
 
 /// Response header: the model that produced the answer.
 pub(crate) const MODEL_HEADER: HeaderName = HeaderName::from_static("x-werkruf-model");
+/// How long a stream waits for the first event before it sends its headers. A turn that fails earlier gets an HTTP error status.
+pub(crate) const FIRST_EVENT_WAIT: Duration = Duration::from_secs(3);
 /// Larger than for the native API, because bodies contain pictures.
 const BODY_LIMIT: usize = 16 * 1024 * 1024;
 
@@ -152,6 +157,9 @@ fn read_input(api: &ApiState, request: &mut TurnRequest) -> Result<(Input, Vec<V
     let over_chat = matches!(&api.app.config.model, ModelConfig::Server(server) if server.api == ModelApi::Chat);
     if over_chat && media_urls::has_file_address(&request.values) {
         return Err(refused("file_url", "The model server takes no addresses of files; send the file as file_data."));
+    }
+    if over_chat && media_urls::has_picture_id(&request.values) {
+        return Err(refused("file_id", "The model server takes no ids of pictures; send the picture as image_url."));
     }
     let mut new_call_id = || format!("call_{}", api.app.clock.new_id().simple());
     let values = std::mem::take(&mut request.values);

@@ -7,7 +7,7 @@ use crate::api::error::ApiError;
 
 /// Refuses what Chat Completions cannot do here.
 pub(crate) fn check_chat(body: &Map<String, Value>) -> Result<(), ApiError> {
-    if body.get("n").and_then(Value::as_u64).is_some_and(|n| n > 1) {
+    if body.get("n").and_then(Value::as_f64).is_some_and(|n| n > 1.0) {
         return Err(refused("n", "A request has one answer here; leave n out or send 1."));
     }
     if body.get("logprobs").and_then(Value::as_bool) == Some(true) || counts(body.get("top_logprobs")) {
@@ -33,7 +33,7 @@ pub(crate) fn check_responses(body: &Map<String, Value>) -> Result<(), ApiError>
 }
 
 fn counts(value: Option<&Value>) -> bool {
-    value.and_then(Value::as_u64).is_some_and(|count| count > 0)
+    value.and_then(Value::as_f64).is_some_and(|count| count > 0.0)
 }
 
 /// 400: the field is known, and not implemented.
@@ -60,6 +60,9 @@ mod tests {
         let chat = |body: Value| param(check_chat(body.as_object().unwrap()));
         let responses = |body: Value| param(check_responses(body.as_object().unwrap()));
         assert_eq!(chat(json!({"n": 2})).as_deref(), Some("n"));
+        assert_eq!(chat(json!({"n": 2.0})).as_deref(), Some("n"));
+        assert_eq!(chat(json!({"n": 1.0, "top_logprobs": 0.0})), None);
+        assert_eq!(chat(json!({"top_logprobs": 2.0})).as_deref(), Some("logprobs"));
         assert_eq!(chat(json!({"logprobs": true})).as_deref(), Some("logprobs"));
         assert_eq!(chat(json!({"modalities": ["text", "audio"]})).as_deref(), Some("modalities"));
         let harmless = json!({"n": 1, "logprobs": false, "top_logprobs": 0, "modalities": ["text"], "audio": null, "prediction": {}});

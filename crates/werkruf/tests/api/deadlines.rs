@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Reply, call};
 use werkruf_contract::Deadline;
 
+use crate::service::Service;
 use crate::support::{TestServer, body};
 
 /// Without the limit the turn would take minutes.
@@ -60,5 +62,21 @@ async fn a_tool_exceeds_neither_its_own_deadline_nor_the_turns() {
         assert_eq!((status, &answer["message"]["content"]), (200, &json!("Too slow.")), "{limits}");
         let result = &answer["tool_results"][0];
         assert_eq!((&result["status"], &result["error"]["code"]), (&json!("timeout"), &json!("tool_timeout")), "{limits}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_longer_for_its_service_than_it_may_run() {
+    let busy = |ms: u64| json!({"status": "error", "error": {"type": "RATE_LIMIT", "code": "too_fast", "message": "Later.", "retry_after_ms": ms}});
+    let service = Service::start(&[("long", busy(100_000)), ("own", busy(3_000)), ("short", busy(10))]).await;
+    let tools = [service.tool("long", "read", ""), service.tool("own", "read", "timeout_ms = 2000"), service.tool("short", "read", "")];
+    let server = TestServer::open_with(&tools.concat()).await;
+    for (tool, ms, attempts) in [("long", 100_000, 1), ("own", 3_000, 1), ("short", 10, 3)] {
+        let deadline = Deadline::after(EXPECTED);
+        let called = server.as_user(3, Method::POST, &format!("/api/tools/{tool}/invoke")).json(&json!({"input": {}}));
+        let output = body(called.send().await.unwrap()).await;
+        assert!(!deadline.passed(), "{tool}: {output}");
+        assert_eq!((&output["error"]["type"], &output["error"]["retry_after_ms"]), (&json!("RATE_LIMIT"), &json!(ms)), "{output}");
+        assert_eq!(service.received(tool), attempts, "{tool}");
     }
 }

@@ -92,6 +92,23 @@ async fn conversations_of_this_server_can_be_exported() {
 }
 
 #[tokio::test]
+async fn the_format_of_an_import_is_named_in_the_query_or_in_the_body() {
+    let server = TestServer::open().await;
+    let send = async |query: &str, mut request: Value| {
+        request["messages"] = json!([{"role": "user", "content": "x"}]);
+        server.as_user(3, Method::POST, &format!("/api/conversations{query}")).json(&request).send().await.unwrap()
+    };
+    for (query, request) in
+        [("?format=openai", json!({})), ("", json!({"format": "openai"})), ("?format=openai", json!({"format": "openai"}))]
+    {
+        assert_eq!(send(query, request).await.status(), 201, "{query}");
+    }
+    for (query, request) in [("?format=responses", json!({"format": "openai"})), ("", json!({})), ("?format=native", json!({}))] {
+        assert_eq!(refusal(send(query, request).await).await, (400, "invalid_request".to_owned()), "{query}");
+    }
+}
+
+#[tokio::test]
 async fn an_invalid_history_writes_nothing() {
     let server = TestServer::open().await;
     let send = async |request: Value| server.as_user(3, Method::POST, "/api/conversations").json(&request).send().await.unwrap();

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use werkruf_bench::fake_model::{Reply, call};
 
 use crate::client::{CLARA, answer, chunks, completion, message, own_tool, user};
-use crate::support::{TestServer, body, refusal};
+use crate::support::{TestServer, body};
 
 const PICTURE: &str = "data:image/png;base64,AAAA";
 
@@ -71,9 +71,19 @@ async fn files_and_audio_of_a_message_have_the_names_of_the_upstream_api() {
     let audio = json!([{"type": "text", "text": "Listen."}, {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]);
     answer(&server, json!({"messages": [{"role": "user", "content": audio}]})).await;
     assert_eq!(server.model.requests().pop().unwrap().last_message()["content"], audio);
-    let address = json!([{"type": "input_file", "file_url": "https://e.org/a.pdf"}]);
-    let refused = server.as_user(CLARA, Method::POST, "/v1/responses").json(&json!({"input": [{"role": "user", "content": address}]}));
-    assert_eq!(refusal(refused.send().await.unwrap()).await, (400, "unsupported_parameter".to_owned()), "Chat Completions has no file_url");
+    for (name, part) in [
+        ("file_url", json!({"type": "input_file", "file_url": "https://e.org/a.pdf"})),
+        ("file_id", json!({"type": "input_image", "file_id": "file-1", "detail": "auto"})),
+    ] {
+        for item in [json!({"role": "user", "content": [part]}), json!({"type": "function_call_output", "call_id": "c", "output": [part]})]
+        {
+            let refused = server.as_user(CLARA, Method::POST, "/v1/responses").json(&json!({"input": [user("x"), item]}));
+            let refused = refused.send().await.unwrap();
+            assert_eq!(refused.status(), 400, "{item}");
+            let error = body(refused).await["error"].clone();
+            assert_eq!((&error["code"], &error["param"]), (&json!("unsupported_parameter"), &json!(name)), "Chat Completions has none");
+        }
+    }
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, Semaphore};
 use werkruf_bench::fake_model::{Gate, Reply, call};
 
 use crate::client::{CLARA, completion, user};
-use crate::responses::client::{get, send, streamed};
+use crate::responses::client::{get, resumed, send, streamed};
 use crate::support::{Stream, TestServer, body};
 
 /// Reads until this text has come. The client leaves when the response is dropped.
@@ -75,6 +75,11 @@ async fn a_client_that_leaves_stops_its_turn_and_what_was_said_is_kept_and_bille
     server.model.quiet().await;
     let object = body(get(&server, CLARA, &id).await).await;
     assert_eq!((&object["status"], &object["output"][0]["content"][0]["text"]), (&json!("cancelled"), &json!("Good ")));
+    assert_eq!(object["output"][0]["status"], "incomplete", "the message agrees with its response");
+    assert!(object["usage"]["total_tokens"].as_u64().unwrap() > 0, "{object}");
+    let events = resumed(&server, &id, 1).await.rest().await;
+    let done = events.iter().find(|event| event.name == "response.output_item.done").unwrap();
+    assert_eq!((&done.data["item"], &events.last().unwrap().data["response"]), (&object["output"][0], &object));
     let usage = body(server.operator(Method::GET, "/api/usage?group_by=model").send().await.unwrap()).await;
     assert_eq!((&usage["total"]["calls"], &usage["total"]["estimated_calls"]), (&json!(2), &json!(2)), "{usage}");
     // The conversation continues after what was said.

@@ -19,6 +19,8 @@ mod conversations;
 #[cfg(test)]
 mod foreign_calls;
 #[cfg(test)]
+mod idempotency;
+#[cfg(test)]
 mod leaving;
 #[cfg(test)]
 mod limits;

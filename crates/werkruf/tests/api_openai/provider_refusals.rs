@@ -2,10 +2,11 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use werkruf_bench::fake_model::Reply;
+use werkruf_bench::fake_model::{Gate, Reply, call};
 
 use crate::client::{CLARA, completion, user};
-use crate::support::{TestServer, body};
+use crate::responses::client::streamed;
+use crate::support::{TestServer, body, refusal};
 
 struct Case {
     reply: Reply,
@@ -74,7 +75,7 @@ fn cases() -> Vec<Case> {
 
 #[tokio::test]
 async fn a_refusal_of_the_provider_is_sent_once_and_keeps_its_meaning() {
-    let server = TestServer::open_in("", &[("OPENAI_API_KEY", "secret-model-key-0815")]).await;
+    let server = TestServer::open_in("", &[("OPENAI_API_KEY", "secret-model-key-0815"), ("OPENAI_EMBEDDING_MODEL", "e")]).await;
     for Case { reply, status, code, english, german, says } in cases() {
         let with_text = |sentence: &str| format!("{sentence} {says}").trim().to_owned();
         // The question is German; programs get English all the same.
@@ -82,6 +83,9 @@ async fn a_refusal_of_the_provider_is_sent_once_and_keeps_its_meaning() {
             ("/v1/chat/completions", json!({"messages": [user("Welche Aufgaben habe ich heute?")]}), english),
             ("/v1/chat/completions", json!({"messages": [user("Welche Aufgaben habe ich heute?")], "stream": true}), english),
             ("/v1/responses", json!({"input": "Welche Aufgaben habe ich heute?"}), english),
+            ("/v1/responses", json!({"input": "Welche Aufgaben habe ich heute?", "stream": true}), english),
+            ("/v1/responses/compact", json!({"model": "m", "input": "Welche Aufgaben habe ich heute?"}), english),
+            ("/v1/embeddings", json!({"input": "Welche Aufgaben habe ich heute?"}), english),
             ("/api/chat", json!({"message": "Welche Aufgaben habe ich heute?"}), german),
         ];
         for (path, request, sentence) in requests {
@@ -108,8 +112,8 @@ async fn a_refusal_of_the_provider_is_sent_once_and_keeps_its_meaning() {
 #[tokio::test]
 async fn a_refusal_inside_a_stream_is_an_event() {
     let server = TestServer::open().await;
-    let refused = || Reply::status(400).code("context_length_exceeded").message("too long");
-    server.model.script(vec![refused()]);
+    let refused = Reply::status(400).code("context_length_exceeded").message("too long");
+    server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), refused]);
     let request = json!({"input": "hi", "stream": true});
     let streamed = server.as_user(CLARA, Method::POST, "/v1/responses").json(&request).send().await.unwrap();
     assert_eq!(streamed.status(), 200);
@@ -121,6 +125,31 @@ async fn a_refusal_inside_a_stream_is_an_event() {
     assert_eq!(error["error"]["type"], "invalid_request_error");
     assert_eq!((&failed["type"], &failed["response"]["status"]), (&json!("response.failed"), &json!("failed")));
     assert_eq!(failed["response"]["error"]["code"], "context_length_exceeded");
+}
+
+#[tokio::test]
+async fn a_refusal_that_comes_late_is_an_event_and_the_stream_begins_without_it() {
+    let server = TestServer::open().await;
+    let gate = Gate::before_head();
+    server.model.script(vec![Reply::status(400).message("no").gate(gate.clone())]);
+    // The stream begins although the model has not answered yet.
+    let mut streamed = streamed(&server, json!({"input": "hi"})).await;
+    assert_eq!(streamed.next().await.unwrap().name, "response.created");
+    gate.open();
+    let names: Vec<String> = streamed.rest().await.into_iter().map(|event| event.name).collect();
+    assert_eq!(names, ["response.in_progress", "error", "response.failed"]);
+}
+
+#[tokio::test]
+async fn a_repeated_request_gets_the_same_refusal() {
+    let server = TestServer::open().await;
+    server.model.script(vec![Reply::status(400).message("no")]);
+    for replayed in [false, true] {
+        let request = server.as_user(CLARA, Method::POST, "/v1/responses").header("idempotency-key", "k");
+        let answer = request.json(&json!({"input": "hi", "stream": true})).send().await.unwrap();
+        assert_eq!(answer.headers().contains_key("idempotent-replayed"), replayed);
+        assert_eq!(refusal(answer).await, (400, "model_refused".to_owned()));
+    }
 }
 
 #[tokio::test]

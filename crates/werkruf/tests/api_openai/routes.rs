@@ -73,7 +73,7 @@ async fn vectors_count_for_budgets_and_need_a_model() {
     assert_eq!(server.model.requests().len(), 1, "nothing was sent");
     let refused = TestServer::open_in("", &[("OPENAI_EMBEDDING_MODEL", "e")]).await;
     refused.model.script(vec![Reply::status(400).message("too long"), Reply::status(401).message("key")]);
-    assert_eq!(refusal(post(&refused, "/v1/embeddings", json!({"input": "a"})).await).await, (400, "upstream_refused".to_owned()));
+    assert_eq!(refusal(post(&refused, "/v1/embeddings", json!({"input": "a"})).await).await, (400, "model_refused".to_owned()));
     assert_eq!(refusal(post(&refused, "/v1/embeddings", json!({"input": "a"})).await).await.0, 502, "the operator's key is wrong");
     let without = TestServer::open().await;
     assert_eq!(refusal(post(&without, "/v1/embeddings", json!({"input": "a"})).await).await, (400, "not_configured".to_owned()));

@@ -8,11 +8,11 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use werkruf_contract::{
     Annotation, ApprovalRequired, AssistantSnapshot, AssistantToken, ClientCall, ErrorCode, ErrorEvent, EventType, FinishReason,
-    ToolErrorType, Uuid,
+    ToolErrorType, Usage, Uuid,
 };
 
 use super::deltas::{StepText, TextChanged};
-use super::object::{ItemStatus, ResponseBase, ResponseState, ResponseStatus, text_part};
+use super::object::{ItemStatus, ResponseBase, ResponseState, ResponseStatus, cut_short, text_part};
 use super::structured::refusal_part;
 use crate::openai::client_events::TurnAnswer;
 
@@ -26,7 +26,8 @@ pub(crate) enum TurnEvent {
     Approval(Uuid),
     /// The answer, and when the turn ended.
     Final(Box<TurnAnswer>, Option<Timestamp>),
-    Error(ErrorEvent),
+    /// The error, and what the turn has used.
+    Error(ErrorEvent, Option<Usage>),
 }
 
 impl TurnEvent {
@@ -38,7 +39,7 @@ impl TurnEvent {
             EventType::AssistantReset => Self::Reset,
             EventType::ApprovalRequired => Self::Approval(serde_json::from_str::<ApprovalRequired>(data)?.approval_id),
             EventType::Final => Self::Final(serde_json::from_str(data)?, at),
-            EventType::Error => Self::Error(serde_json::from_str(data)?),
+            EventType::Error => Self::Error(serde_json::from_str(data)?, None),
             EventType::Init | EventType::ToolStarted | EventType::ToolProgress | EventType::ToolFinished | EventType::Debug => {
                 return Ok(None);
             }
@@ -116,7 +117,7 @@ impl Encoder {
             }
             TurnEvent::Snapshot(snapshot) => {
                 self.stored_step = self.stored_step.max(snapshot.step);
-                self.close_message(out, &snapshot.content, &snapshot.annotations, ItemStatus::Completed)
+                self.close_message(out, &snapshot.content, &snapshot.annotations, ItemStatus::of_step(&snapshot))
             }
             TurnEvent::Approval(id) => {
                 // The approval request is an event row of its own, so a resumed stream emits it at the same position.
@@ -128,13 +129,13 @@ impl Encoder {
                 Ok(())
             }
             TurnEvent::Final(answer, at) => self.finish(out, &answer, at),
-            TurnEvent::Error(error) => {
-                self.fail(out, &error);
+            TurnEvent::Error(error, usage) => {
+                self.fail(out, &error, usage.as_ref());
                 Ok(())
             }
         };
         if result == Err(TextChanged) {
-            self.fail(out, &interrupted(self.base.turn_id));
+            self.fail(out, &interrupted(self.base.turn_id), None);
         }
     }
 
@@ -145,7 +146,7 @@ impl Encoder {
         }
         self.text.replace(content);
         if self.emit_deltas(out, false).is_err() {
-            self.fail(out, &interrupted(self.base.turn_id));
+            self.fail(out, &interrupted(self.base.turn_id), None);
         }
     }
 
@@ -252,7 +253,7 @@ impl Encoder {
         self.output.push(item);
     }
 
-    fn fail(&mut self, out: &mut BytesMut, error: &ErrorEvent) {
+    fn fail(&mut self, out: &mut BytesMut, error: &ErrorEvent, usage: Option<&Usage>) {
         // The text of the failed step is not stored. A client that received deltas of it has a higher sequence number than the
         // stored events give; the final events continue after that number, so the client still receives them.
         if let Some(after) = self.after.filter(|after| self.next < *after) {
@@ -261,12 +262,13 @@ impl Encoder {
         let detail = json!({"type": error_type(error), "code": error.code, "message": error.message, "param": null});
         let flat = json!({"error": detail, "code": error.code, "message": error.message, "param": null});
         self.emit(out, "error", flat);
-        let output = std::mem::take(&mut self.output);
+        let mut output = std::mem::take(&mut self.output);
+        cut_short(&mut output);
         let status = status_of_error(error);
         self.response_event(
             out,
             "response.failed",
-            &ResponseState { output: &output, error: Some(error), ..ResponseState::with_status(status) },
+            &ResponseState { output: &output, usage, error: Some(error), ..ResponseState::with_status(status) },
         );
         self.ended = true;
     }

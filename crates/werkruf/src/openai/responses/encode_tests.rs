@@ -30,7 +30,7 @@ fn finish(content: &str, calls: &[(&str, &str)]) -> TurnEvent {
 
 fn failure(code: &str) -> TurnEvent {
     let (code, message) = (code.to_owned(), "No.".to_owned());
-    TurnEvent::Error(ErrorEvent { kind: ToolErrorType::Upstream, code, message, retry_after_ms: None, turn_id: Uuid::nil() })
+    TurnEvent::Error(ErrorEvent { kind: ToolErrorType::Upstream, code, message, retry_after_ms: None, turn_id: Uuid::nil() }, None)
 }
 
 fn frames(out: &BytesMut) -> Vec<Value> {

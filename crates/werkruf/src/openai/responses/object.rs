@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use werkruf_contract::{Annotation, ClientCall, ErrorEvent, FinishReason, Usage, Uuid};
+use werkruf_contract::{Annotation, AssistantSnapshot, ClientCall, ErrorEvent, FinishReason, Usage, Uuid};
 
 use super::echo::RequestEcho;
 use crate::openai::tools::custom_input;
@@ -46,7 +46,7 @@ impl ResponseStatus {
 pub(crate) enum ItemStatus {
     InProgress,
     Completed,
-    /// The model was cut off in this item.
+    /// The answer ended in this item before it was complete.
     Incomplete,
 }
 
@@ -56,12 +56,24 @@ impl ItemStatus {
         if matches!(response, ResponseStatus::Incomplete(_)) { Self::Incomplete } else { Self::Completed }
     }
 
+    /// The status of the text of a step.
+    pub(crate) const fn of_step(snapshot: &AssistantSnapshot) -> Self {
+        if snapshot.canceled { Self::Incomplete } else { Self::Completed }
+    }
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
             Self::Completed => "completed",
             Self::Incomplete => "incomplete",
         }
+    }
+}
+
+/// Marks the last message of a response that ended without an answer: clients must not take it for one.
+pub(crate) fn cut_short(output: &mut [Value]) {
+    if let Some(item) = output.last_mut().filter(|item| item["type"] == "message") {
+        item["status"] = ItemStatus::Incomplete.as_str().into();
     }
 }
 

@@ -12,7 +12,7 @@ use werkruf_store::{EventRow, MessageRow, ResumePoint, StoreError, TurnRow};
 
 use super::echo::RequestEcho;
 use super::encode::{TurnEvent, status_of_error};
-use super::object::{ItemStatus, ResponseBase, ResponseState, ResponseStatus, response_id, turn_of};
+use super::object::{ItemStatus, ResponseBase, ResponseState, ResponseStatus, cut_short, response_id, turn_of};
 use crate::api::{ApiError, approvals, lookup};
 use crate::app::App;
 use crate::identity::Identity;
@@ -76,7 +76,12 @@ impl StoredResponse {
         let rows = lookup::all_events(app.records(), turn.tenant_id, base.conversation_id, Some(turn.id), 0).await?;
         let last = rows.last().map_or(0, |row| row.seq);
         let complete = !turn.status.is_terminal() || rows.iter().any(|row| row.kind.ends_turn());
-        let events = if complete { turn_events(&rows)? } else { events_from_messages(app, &turn, &client_request).await? };
+        let mut events = if complete { turn_events(&rows)? } else { events_from_messages(app, &turn, &client_request).await? };
+        for event in &mut events {
+            if let TurnEvent::Error(_, usage) = event {
+                *usage = usage_of(app, turn.tenant_id, turn.id).await?;
+            }
+        }
         Ok(Self { base, turn, events, last, client_request })
     }
 
@@ -95,7 +100,7 @@ impl StoredResponse {
 
     /// The error the turn ended with.
     pub(crate) fn failure(&self) -> Option<&ErrorEvent> {
-        self.events.iter().find_map(|event| if let TurnEvent::Error(error) = event { Some(error) } else { None })
+        self.events.iter().find_map(|event| if let TurnEvent::Error(error, _) = event { Some(error) } else { None })
     }
 
     /// The finished output items.
@@ -105,7 +110,7 @@ impl StoredResponse {
             match event {
                 TurnEvent::Snapshot(snapshot) if !snapshot.content.is_empty() && !last_step_only => {
                     let text = (snapshot.content.as_str(), snapshot.annotations.as_slice());
-                    output.push(self.base.message(output.len(), Some(text), ItemStatus::Completed));
+                    output.push(self.base.message(output.len(), Some(text), ItemStatus::of_step(snapshot)));
                 }
                 TurnEvent::Final(answer, _) => {
                     let text = &answer.message.content;
@@ -120,6 +125,7 @@ impl StoredResponse {
                         output.push(self.base.call(output.len(), call));
                     }
                 }
+                TurnEvent::Error(..) => cut_short(&mut output),
                 _ => {}
             }
         }
@@ -143,7 +149,11 @@ impl StoredResponse {
             (None, None, _) => ResponseStatus::InProgress,
         };
         let output = self.output();
-        let usage = answer.map(|answer| &answer.usage);
+        let usage = self.events.iter().find_map(|event| match event {
+            TurnEvent::Final(answer, _) => Some(&answer.usage),
+            TurnEvent::Error(_, usage) => usage.as_ref(),
+            _ => None,
+        });
         let object = self.base.object(&ResponseState {
             status,
             output: &output,
@@ -174,6 +184,12 @@ fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Broken(error.to_string()))
 }
 
+/// What a turn without an answer has used; `None` where no request was sent.
+pub(crate) async fn usage_of(app: &App, tenant_id: Uuid, turn_id: Uuid) -> Result<Option<Usage>, StoreError> {
+    let usage = app.turns().turn_usage(tenant_id, turn_id).await?;
+    Ok(Some(usage).filter(|usage| usage.model_calls > 0))
+}
+
 /// The stored events that the Responses API exposes.
 pub(crate) fn turn_events(rows: &[EventRow]) -> Result<Vec<TurnEvent>, StoreError> {
     let read =
@@ -189,13 +205,17 @@ async fn events_from_messages(app: &App, turn: &TurnRow, client_request: &Client
     let is_step = |row: &&MessageRow| row.role == "assistant" && (row.tool_calls.is_some() || turn.status != TurnStatus::Completed);
     for (at, row) in rows.iter().filter(is_step).enumerate() {
         let step = u32::try_from(at).unwrap_or(u32::MAX).saturating_add(1);
-        let annotations = AnswerMetadata::of(row).annotations;
-        events.push(TurnEvent::Snapshot(AssistantSnapshot { content: row.content.clone(), step, turn_id: turn.id, annotations }));
+        let AnswerMetadata { annotations, canceled, .. } = AnswerMetadata::of(row);
+        events.push(TurnEvent::Snapshot(AssistantSnapshot {
+            annotations,
+            canceled,
+            ..AssistantSnapshot::text(row.content.clone(), step, turn.id)
+        }));
     }
     if turn.status != TurnStatus::Completed {
         let error: TurnError = read(turn.error.as_deref().unwrap_or_default())?;
         let TurnError { kind, code, message, retry_after_ms, cause: _ } = error;
-        events.push(TurnEvent::Error(ErrorEvent { kind, code, message, retry_after_ms, turn_id: turn.id }));
+        events.push(TurnEvent::Error(ErrorEvent { kind, code, message, retry_after_ms, turn_id: turn.id }, None));
         return Ok(events);
     }
     let client_calls = rows.last().map(|row| client_calls_of(&rows, row, client_request)).unwrap_or_default();
@@ -214,6 +234,8 @@ async fn events_from_messages(app: &App, turn: &TurnRow, client_request: &Client
 struct AnswerMetadata {
     finish_reason: FinishReason,
     annotations: Vec<Annotation>,
+    /// The client left before the text was complete.
+    canceled: bool,
 }
 
 impl AnswerMetadata {

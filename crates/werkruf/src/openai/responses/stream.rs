@@ -12,16 +12,18 @@ use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, stream};
 use tokio::time::Interval;
-use werkruf_contract::{EventType, TurnStatus, Uuid};
+use werkruf_contract::{Deadline, ErrorEvent, EventType, TurnStatus, Uuid};
 use werkruf_runtime::{LiveEvent, SubscribeOptions};
 use werkruf_store::{StoreError, StreamKey};
 
-use super::encode::{Encoder, TurnEvent};
+use super::encode::{Encoder, TurnEvent, status_of_error};
+use super::object::ResponseStatus;
 use super::stored::{self, StoredResponse};
 use crate::api::lookup;
 use crate::api::sse::{CHUNK_BYTES, KEEP_ALIVE, RETRY_HINT, keep_alive_timer, response};
 use crate::app::App;
 use crate::openai::client_events::TurnEvents;
+use crate::openai::start::FIRST_EVENT_WAIT;
 use crate::openai::stop_on_leave::StopOnLeave;
 
 /// The event stream of one turn.
@@ -41,6 +43,8 @@ pub(crate) struct ResponseStream {
     out: BytesMut,
     ticks: Interval,
     ended: bool,
+    /// Why the turn ended, until what it used is known.
+    failed: Option<ErrorEvent>,
     /// Stops the turn when the client leaves.
     stop: StopOnLeave,
 }
@@ -62,6 +66,7 @@ impl ResponseStream {
             out: BytesMut::new(),
             ticks: keep_alive_timer(),
             ended: false,
+            failed: None,
             stop: StopOnLeave::default(),
         };
         reader.encoder.start(&mut reader.out);
@@ -80,6 +85,25 @@ impl ResponseStream {
             reader.encoder.take(&mut reader.out, event);
         }
         reader
+    }
+
+    /// Waits a short time for the model's server to answer. Returns the error of a turn that fails before that: it becomes the status of the answer,
+    /// which a stream that has begun cannot change. What else came is sent with the stream.
+    pub(crate) async fn begin(&mut self) -> Result<(), ErrorEvent> {
+        let end = Deadline::after(FIRST_EVENT_WAIT).instant();
+        while let Some(events) = &mut self.events {
+            let Ok(Some(event)) = tokio::time::timeout_at(end.into(), events.recv()).await else { break };
+            self.write(&event);
+            // A canceled turn is not an HTTP error: clients would retry the request automatically.
+            if let Some(error) = self.failed.take_if(|error| status_of_error(error) == ResponseStatus::Failed) {
+                self.stop.answered();
+                return Err(error);
+            }
+            if !matches!(event.kind, EventType::Init | EventType::Debug) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Stops the turn when the client leaves before the end.
@@ -110,6 +134,10 @@ impl ResponseStream {
             if !self.out.is_empty() {
                 return Some(self.out.split().freeze());
             }
+            if let Some(error) = self.failed.take() {
+                self.fail(error).await;
+                continue;
+            }
             if self.ended || self.encoder.is_ended() {
                 self.stop.answered();
                 return None;
@@ -135,7 +163,7 @@ impl ResponseStream {
         let mut next = first;
         while let Some(event) = next {
             self.write(&event);
-            if self.out.len() >= CHUNK_BYTES || self.encoder.is_ended() {
+            if self.out.len() >= CHUNK_BYTES || self.encoder.is_ended() || self.failed.is_some() {
                 return;
             }
             let Some(events) = &mut self.events else { return };
@@ -167,13 +195,30 @@ impl ResponseStream {
             Ok(Some(TurnEvent::Snapshot(partial))) if event.seq.is_none() => {
                 self.encoder.take_partial(&mut self.out, partial.step, &partial.content)
             }
-            Ok(Some(turn_event)) => self.encoder.take(&mut self.out, turn_event),
+            Ok(Some(turn_event)) => self.encode(turn_event),
             Ok(None) => {}
             Err(error) => {
                 tracing::error!(%error, turn_id = %self.turn_id, "an event cannot be read");
                 self.ended = true;
             }
         }
+    }
+
+    /// Encodes an event of the turn. An error waits until it is known what the turn used.
+    fn encode(&mut self, event: TurnEvent) {
+        match event {
+            TurnEvent::Error(error, None) => self.failed = Some(error),
+            event => self.encoder.take(&mut self.out, event),
+        }
+    }
+
+    /// Encodes the end of a turn that failed.
+    async fn fail(&mut self, error: ErrorEvent) {
+        let usage = stored::usage_of(&self.app, self.tenant_id, self.turn_id).await.unwrap_or_else(|cause| {
+            tracing::warn!(error = %cause, turn_id = %self.turn_id, "a failed response has no usage: its rows could not be read");
+            None
+        });
+        self.encoder.take(&mut self.out, TurnEvent::Error(error, usage));
     }
 
     /// Subscribes, then reads the stored events and the partial text. An event that is in neither arrives on the subscription.
@@ -184,7 +229,7 @@ impl ResponseStream {
         let rows = lookup::all_events(self.app.records(), self.tenant_id, self.stream_id, Some(self.turn_id), self.last).await?;
         self.last = rows.last().map_or(self.last, |row| row.seq);
         for event in stored::turn_events(&rows)? {
-            self.encoder.take(&mut self.out, event);
+            self.encode(event);
         }
         let partial = match partial {
             Some(partial) => Some((partial.turn_id, partial.step, partial.content)),

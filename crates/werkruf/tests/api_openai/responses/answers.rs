@@ -62,11 +62,11 @@ async fn a_stream_has_the_same_output_with_numbers_from_zero() {
 #[tokio::test]
 async fn a_failed_turn_is_an_http_error_or_a_failed_response() {
     let server = TestServer::open().await;
-    let script = || server.model.script(vec![Reply::status(400).message("no")]);
-    script();
+    server.model.script(vec![Reply::status(400).message("no")]);
     let (status, code) = refusal(send(&server, 3, json!({"input": "x"})).await).await;
     assert_eq!((status, code.as_str()), (400, "model_refused"));
-    script();
+    // Once a stream has begun it says so itself.
+    server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::status(400).message("no")]);
     let events = numbered(streamed(&server, json!({"input": "x"})).await.rest().await, 0);
     let kinds: Vec<&Value> = events.iter().map(|event| &event["type"]).collect();
     assert_eq!(kinds, ["response.created", "response.in_progress", "error", "response.failed"]);
@@ -75,6 +75,25 @@ async fn a_failed_turn_is_an_http_error_or_a_failed_response() {
     assert_eq!(events[2]["error"]["code"], "model_refused");
     let id = failed["id"].as_str().unwrap();
     assert_eq!(body(get(&server, 3, id).await).await["status"], "failed");
+}
+
+#[tokio::test]
+async fn a_failed_response_has_its_usage_and_its_last_message_is_incomplete() {
+    let server = TestServer::open().await;
+    let steps =
+        |texts: [&str; 2]| texts.map(|text| Reply::calls(vec![call("test_echo", json!({"value": text}))]).with_text(text).usage(10, 2));
+    server.model.script(steps(["One.", "Two."]).into_iter().chain([Reply::status(400).message("no")]).collect());
+    let events = numbered(streamed(&server, json!({"input": "x"})).await.rest().await, 0);
+    let failed = &events.last().unwrap()["response"];
+    let stored = body(get(&server, 3, failed["id"].as_str().unwrap()).await).await;
+    for response in [failed, &stored] {
+        let statuses: Vec<&Value> = response["output"].as_array().unwrap().iter().map(|item| &item["status"]).collect();
+        assert_eq!((&response["status"], statuses), (&json!("failed"), vec![&json!("completed"), &json!("incomplete")]));
+        assert!(response["usage"]["input_tokens"].as_u64().unwrap() >= 20 && response["usage"]["output_tokens"] == 4, "{response}");
+    }
+    assert_eq!(failed["usage"], stored["usage"]);
+    let again = numbered(resumed(&server, failed["id"].as_str().unwrap(), 1).await.rest().await, 2);
+    assert_eq!(again, events[2..], "a stream that is joined later is the same");
 }
 
 #[tokio::test]

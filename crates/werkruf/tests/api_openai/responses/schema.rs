@@ -157,12 +157,11 @@ pub fn check_response(object: &Value) {
     assert!(OneOf(&["none", "auto", "required"]).fits(choice) || choice["type"].is_string(), "{choice}");
     assert_eq!(object["incomplete_details"].is_null(), object["status"] != "incomplete");
     assert_eq!(object["completed_at"].is_null(), object["status"] != "completed", "{object}");
-    let last = object["output"].as_array().unwrap().last();
-    if object["status"] == "incomplete" {
-        assert!(last.is_none_or(|item| item["status"] == "incomplete"), "{object}");
-    } else {
-        assert!(object["output"].as_array().unwrap().iter().all(|item| item["status"] == "completed"), "{object}");
+    let mut items: Vec<&Value> = object["output"].as_array().unwrap().iter().collect();
+    if matches!(object["status"].as_str(), Some("incomplete" | "failed" | "cancelled")) {
+        assert!(items.pop().is_none_or(|item| item["status"] == "incomplete"), "{object}");
     }
+    assert!(items.iter().all(|item| item["status"] == "completed"), "{object}");
 }
 
 /// Checks a stream event.
@@ -279,7 +278,10 @@ async fn calls_failures_and_truncated_answers_have_every_required_field() {
     check_response(&answered(&server, json!({"model": "m", "input": "x"})).await);
     let refused = whole_stream(&server, json!({"model": "m", "input": "x"})).await;
     assert!(refused.iter().any(|event| event["type"] == "response.refusal.done"));
-    server.model.script(vec![Reply::status(400).message("no")]);
+    // A stream that has begun when the turn fails.
+    server
+        .model
+        .script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]).with_text("I look."), Reply::status(400).message("no")]);
     let failed = whole_stream(&server, json!({"model": "m", "input": "x"})).await;
     let failed = &failed.last().unwrap()["response"];
     assert_eq!(failed["status"], "failed");
