@@ -17,7 +17,7 @@ const QUEUE: usize = 64;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Computes something on a thread of low priority.
-pub(crate) async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
+pub async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, StoreError> {
     static THREADS: OnceLock<mpsc::Sender<Job>> = OnceLock::new();
     let (done, result) = oneshot::channel();
     let job: Job = Box::new(move || {

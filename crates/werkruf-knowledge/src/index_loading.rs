@@ -181,7 +181,7 @@ impl Shared {
                 let rest = page.split_off(page.len().min(ANALYSED));
                 let (part, languages, target) = (std::mem::replace(&mut page, rest), Arc::clone(&languages), Arc::clone(target));
                 let analysed = compute(move || analyse(part, &languages)).await?;
-                (fits, removed) = blocking(move || (add_chunks(&target, analysed, &mut removed), removed)).await?;
+                (fits, removed) = compute(move || (add_chunks(&target, analysed, &mut removed), removed)).await?;
             }
             if !fits {
                 tracing::error!("a collection has more chunks than an index can hold; the newest cannot be found");

@@ -41,6 +41,7 @@ use werkruf_contract::{ToolObject, Typed};
 use werkruf_store::{Module, ModuleSchema};
 
 pub use analysis::IndexedChunk;
+pub use background::compute;
 pub use base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
 pub use chunks::{Chunk, chunks};
 pub use collection_languages::CollectionLanguages;

@@ -9,7 +9,7 @@ use crate::{JsonText, StoreFuture};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResumePoint {
     pub conversation_id: Uuid,
-    /// The newest turn of the conversation.
+    /// The turn whose transcript was found.
     pub turn_id: Uuid,
 }
 

@@ -149,7 +149,7 @@ fn models(scope: &Arc<TurnScope>, job_id: Uuid, tool: &ToolSpec) -> Arc<dyn Mode
     let journal = Arc::clone(scope);
     let stage = Arc::new(move |usage: NewUsage| journal.journal.stage(usage));
     let journal = Arc::clone(scope);
-    let reserved = Arc::new(move || journal.journal.note_reserved());
+    let reserved = Arc::new(move || journal.journal.note_reserved_by_tool());
     let call = ToolCall { id: job_id, tool: tool.name.to_string(), stage, reserved, trace: scope.trace.clone() };
     Arc::new(ModelAccess::for_call(accounts, owner, call, scope.spender.clone(), Arc::clone(&scope.tokens)))
 }

@@ -82,8 +82,10 @@ pub(crate) struct Journal {
     /// A commit is tried again until then, since what is staged is known nowhere else.
     deadline: Deadline,
     fence: OnceLock<Fence>,
-    /// Whether this process has reserved something for the turn.
+    /// Whether the turn's own reservation, which has its id, is open: no staged usage row ends it.
     reserved: AtomicBool,
+    /// Whether something else is reserved for the turn: by its tools, or for a summary.
+    others_reserved: AtomicBool,
     staged: Mutex<Option<Staged>>,
 }
 
@@ -91,8 +93,9 @@ impl Journal {
     pub(crate) fn new(store: JournalStore, running: Arc<RunningTurn>, audience: Audience, deadline: Deadline) -> Self {
         let turn_id = audience.owner.turn_id;
         let stream_id = audience.owner.conversation_id.unwrap_or(turn_id);
-        let (fence, reserved, staged) = (OnceLock::new(), AtomicBool::new(false), Mutex::new(None));
-        Self { store, running, audience, stream_id, turn_id, deadline, fence, reserved, staged }
+        let (fence, reserved, others_reserved, staged) =
+            (OnceLock::new(), AtomicBool::new(false), AtomicBool::new(false), Mutex::new(None));
+        Self { store, running, audience, stream_id, turn_id, deadline, fence, reserved, others_reserved, staged }
     }
 
     /// Who is told about the turn.
@@ -117,6 +120,16 @@ impl Journal {
     /// Something is reserved for the turn. What its usage rows leave of that is released when the turn ends or waits.
     pub(crate) fn note_reserved(&self) {
         self.reserved.store(true, Ordering::Relaxed);
+    }
+
+    /// The same for a tool of the turn.
+    pub(crate) fn note_reserved_by_tool(&self) {
+        self.others_reserved.store(true, Ordering::Relaxed);
+    }
+
+    /// Releasing reads all reservations of the tenant, so it is left out where the usage rows have ended everything.
+    fn has_reserved(&self) -> bool {
+        self.reserved.load(Ordering::Relaxed) || self.others_reserved.load(Ordering::Relaxed)
     }
 
     fn staged(&self) -> MutexGuard<'_, Option<Staged>> {
@@ -158,13 +171,19 @@ impl Journal {
             Change::ProviderCallUpdate(update) => write.provider_updates.push(update),
             Change::CallEnd(end) => write.ends.push(*end),
             Change::StatePatch(patch) => write.state_patches.push(patch),
-            Change::Usage(usage) => write.usage.push(usage),
+            Change::Usage(usage) => {
+                if usage.reservation == Some(self.turn_id) {
+                    self.reserved.store(false, Ordering::Relaxed);
+                }
+                write.usage.push(usage);
+            }
             Change::TokenCount(message_id, tokens) => write.counted.push((message_id, tokens)),
             Change::Summary(summary) => write.summary = Some(summary),
             Change::Turn(change) => write.turn = Some(change),
             Change::AbandonedStep(step) => write.abandoned_step = Some(step),
             Change::Reserve(reservation) => {
-                self.note_reserved();
+                let flag = if reservation.id == self.turn_id { &self.reserved } else { &self.others_reserved };
+                flag.store(true, Ordering::Relaxed);
                 write.reserve = Some(reservation);
             }
             Change::ReleaseReservations => write.release_reservations = true,
@@ -234,7 +253,7 @@ impl Journal {
         let sent: Vec<Arc<str>> = rows.map(|(row, sent)| sent.map_or_else(|| Arc::from(row.data.as_str()), Arc::from)).collect();
         let (retried, status) = (write.retries.len(), write.turn.as_ref().map(|turn| turn.status));
         let ends_lease = write.turn.as_ref().is_some_and(|turn| turn.status.is_terminal() || turn.status == TurnStatus::AwaitingApproval);
-        write.release_reservations |= ends_lease && self.reserved.load(Ordering::Relaxed);
+        write.release_reservations |= ends_lease && self.has_reserved();
         // A write that failed may have been stored all the same.
         let broadcast = &self.store.broadcast;
         let sent_at = timer::now();

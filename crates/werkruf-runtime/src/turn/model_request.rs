@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 
 use futures_util::StreamExt;
-use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, ToolContext, TurnError};
+use werkruf_contract::{AssistantReset, AssistantToken, CallStatus, Deadline, EventType, ToolContext, TurnError, Uuid};
 use werkruf_llm::{Answer, AnswerStream, Delta, ModelError, ModelFault, ModelRequest, ProviderItem};
 use werkruf_store::{NewUsage, crash};
 
@@ -67,7 +67,7 @@ impl TurnRequest<'_> {
             }
             if self.scope.is_counted() {
                 // Boxed: few requests need it.
-                Box::pin(self.departing().reserve(held)).await?;
+                Box::pin(self.departing(self.scope.turn_id).reserve(held)).await?;
             }
             if items.granted.stage_starts(self.scope) {
                 journal.commit(CommitPoint::Granted).await?;
@@ -139,7 +139,8 @@ impl TurnRequest<'_> {
 
     async fn send_once(&self, usage: &mut Vec<NewUsage>, held: &mut Held) -> Result<Option<String>, Stop> {
         if self.scope.is_counted() {
-            self.departing().reserve(held).await?;
+            // Beside the reservation of the turn's own request, so under an id of its own.
+            self.departing(self.scope.clock.new_id()).reserve(held).await?;
         }
         let (mut received, sending) = (String::new(), Sending::default());
         let request = held.limited(&self.request);
@@ -173,8 +174,8 @@ impl TurnRequest<'_> {
         }
     }
 
-    const fn departing(&self) -> Departing<'_> {
-        Departing { scope: self.scope, request: &self.request, deadline: self.deadline }
+    const fn departing(&self, reservation_id: Uuid) -> Departing<'_> {
+        Departing { scope: self.scope, request: &self.request, deadline: self.deadline, reservation_id }
     }
 
     /// Passes the model gate and sends once. The admission is held until the answer is complete.

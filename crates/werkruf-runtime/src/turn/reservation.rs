@@ -1,11 +1,11 @@
 //! Makes room for a model request of a turn in the budgets that count it, before the request leaves.
 //!
 //! Without such a budget nothing is computed and nothing is written. With one, the commit of what is staged and the reservation are one write, and
-//! the request leaves after it. The requests of a turn leave one after another, so its reservation has the id of the turn: where the next request
-//! claims the same, the row stays as it is.
+//! the request leaves after it. The steps of a turn ask the model one after another, so their reservation has the id of the turn: where the next step
+//! claims the same, the row stays as it is. A request beside them (a summary) has a reservation of its own.
 
 use jiff::SignedDuration;
-use werkruf_contract::Deadline;
+use werkruf_contract::{Deadline, Uuid};
 use werkruf_llm::ModelRequest;
 use werkruf_store::{NewReservation, NewUsage};
 
@@ -77,6 +77,7 @@ pub(super) struct Departing<'a> {
     pub(super) scope: &'a TurnScope,
     pub(super) request: &'a ModelRequest,
     pub(super) deadline: Deadline,
+    pub(super) reservation_id: Uuid,
 }
 
 impl Departing<'_> {
@@ -96,10 +97,10 @@ impl Departing<'_> {
     }
 
     async fn reserve_in(self, applicable: &Applicable, worst: WorstCase, held: &mut Held) -> Result<(), Stop> {
-        let (journal, turn_id) = (&self.scope.journal, self.scope.turn_id);
+        let journal = &self.scope.journal;
         let now = self.scope.clock.now();
         let expires_at = now + SignedDuration::try_from(timer::left(self.deadline)).unwrap_or_default() + SETTLING;
-        let wanted = applicable.reservation(turn_id, worst, now, expires_at).map_err(|refusal| self.refused(refusal))?;
+        let wanted = applicable.reservation(self.reservation_id, worst, now, expires_at).map_err(|refusal| self.refused(refusal))?;
         if held.reservation.as_ref().is_some_and(|own| covers(own, &wanted)) {
             return Ok(());
         }

@@ -163,7 +163,7 @@ impl Budgets for SqliteStore {
             if expired.is_empty() {
                 return Ok(0);
             }
-            self.writer.submit(move |c| release(c, &expired)).await
+            self.writer.submit(move |c| release(c, &expired, now)).await
         })
     }
 }
@@ -200,12 +200,12 @@ fn expired(c: &Connection, now: Timestamp) -> Result<Vec<(Uuid, Uuid)>, StoreErr
 }
 
 /// Returns how many of these reservations there still were.
-fn release(c: &Connection, expired: &[(Uuid, Uuid)]) -> Result<u64, StoreError> {
+fn release(c: &Connection, expired: &[(Uuid, Uuid)], now: Timestamp) -> Result<u64, StoreError> {
     let mut released = 0;
     for (tenant_id, id) in expired {
         let tenant = Id::from(*tenant_id);
         let mut changes = CounterChanges::new(c, &tenant);
-        released += u64::from(changes.end(*id)?);
+        released += u64::from(changes.end_expired(*id, now)?);
         changes.write()?;
     }
     Ok(released)

@@ -9,7 +9,7 @@ use super::audit::Tamper;
 use super::budgets::{assert_sound, own};
 use super::world::to;
 use super::{Running, World};
-use crate::{Author, Budget, BudgetPeriod, BudgetScope, BudgetUnit, NewReservation, NewUsage, Opened, UsageOwner, verify_chain};
+use crate::{Author, Budget, BudgetPeriod, BudgetScope, BudgetUnit, NewReservation, NewUsage, OpenTurn, Opened, UsageOwner, verify_chain};
 
 pub(crate) async fn a_deleted_budget_is_not_counted_any_more<S: Tamper>(world: World<S>) {
     let world = world.at_noon().await;
@@ -324,4 +324,34 @@ pub(crate) async fn counters_equal_the_rows_after_any_changes<S: Tamper>(world: 
         assert_eq!(wrong, Vec::<String>::new(), "step {step}");
         assert_sound(&world).await;
     }
+}
+
+pub(crate) async fn a_turn_reserves_again_under_its_id<S: Tamper>(world: World<S>) {
+    let mut world = world.at_noon().await;
+    let budget = world.budget(BudgetScope::Tenant, None, BudgetPeriod::Day, BudgetUnit::Tokens, 1000).await;
+    let turn_id = world.id();
+    let claimed = |world: &World<S>, amount| NewReservation { id: turn_id, ..world.reservation(&[world.worst(&budget, amount)]) };
+    let first = claimed(&world, 100);
+    let running = world.begin(OpenTurn { turn_id, ..world.within(world.new_conversation(), &first).await }).await;
+    // A tool of the turn reserves beside it.
+    let of_tool = world.reservation(&[world.worst(&budget, 50)]);
+    let owner = UsageOwner { turn_id: Some(turn_id), conversation_id: Some(running.conversation), ..world.owner("1") };
+    assert_eq!(world.store.reserve(owner, of_tool.clone(), None, world.now).await.unwrap(), None);
+    // The tool's request ends, and the next request of the turn claims more than is held: one write.
+    let mut write = world.to_write(&running);
+    (write.usage, write.release_reservations, write.reserve) = (vec![world.counted(&of_tool)], true, Some(claimed(&world, 300)));
+    assert_eq!(world.store.write(write).await.unwrap().over_budget, None);
+    assert_eq!(world.uses().await, own(15, 300));
+    // A step that claims the same keeps its reservation, also past the time at which the first one was over.
+    world.later(9 * 60 * 1000);
+    let again = claimed(&world, 300);
+    let mut write = world.to_write(&running);
+    (write.usage, write.reserve) = (vec![world.counted(&again)], Some(again));
+    assert_eq!(world.store.write(write).await.unwrap().over_budget, None);
+    world.later(2 * 60 * 1000);
+    assert_eq!(world.store.release_expired(world.now).await.unwrap(), 0);
+    assert_eq!(world.uses().await, own(30, 300));
+    world.later(9 * 60 * 1000);
+    assert_eq!(world.store.release_expired(world.now).await.unwrap(), 1);
+    assert_eq!(world.uses().await, own(30, 0));
 }

@@ -200,6 +200,7 @@ macro_rules! tell {
             a_waiting_turn_reserves_nothing,
             an_estimate_counts_at_once_and_is_replaced,
             an_expired_reservation_is_released,
+            a_turn_reserves_again_under_its_id,
             a_takeover_counts_the_lost_request,
             a_deleted_budget_is_not_counted_any_more,
             budgets_of_the_configuration_keep_their_counters,

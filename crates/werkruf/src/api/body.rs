@@ -226,15 +226,15 @@ pub(crate) fn json_with_values<T: DeserializeOwned>(raw: &RawBody) -> Result<T, 
     json(raw)
 }
 
-/// A longer body is parsed on a thread for blocking work.
+/// A longer body is parsed on a thread of low priority.
 const MAX_INLINE_BYTES: usize = 64 * 1024;
 
-/// Parses a body that may be long.
+/// Parses a body that may be long, with the priority of an ingest: searches do not wait for it.
 pub(crate) async fn parse_long<T: Send + 'static>(
     raw: RawBody,
     parse: impl FnOnce(&RawBody) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    if raw.len() <= MAX_INLINE_BYTES { parse(&raw) } else { run_blocking(move || parse(&raw)).await? }
+    if raw.len() <= MAX_INLINE_BYTES { parse(&raw) } else { werkruf_knowledge::compute(move || parse(&raw)).await? }
 }
 
 /// Runs work on a blocking thread: reading a large body would delay other requests.

@@ -100,7 +100,8 @@ fn spans(turn: &TurnRow, calls: &[CallRow], requests: &[TurnRequest]) -> Vec<Spa
     let of_model = |request: &&TurnRequest| request.request.operation != "tool";
     let mut spans: Vec<Span> = requests.iter().filter(of_model).map(|request| model_span(turn, calls, requests, request)).collect();
     spans.extend(calls.iter().map(|call| tool_span(call, requests)));
-    spans.sort_by_key(|span| span.started_at.0);
+    // Within a millisecond: the request of a step, its calls, the requests of their tools.
+    spans.sort_by_key(|span| (span.started_at.0, span.step, span.job_id.is_some(), span.kind == "model"));
     spans
 }
 
@@ -137,14 +138,24 @@ fn model_span(turn: &TurnRow, calls: &[CallRow], requests: &[TurnRequest], row: 
 fn step_of(calls: &[CallRow], row: &TurnRequest) -> u32 {
     match row.call_id {
         Some(id) => calls.iter().find(|call| call.id == id).map_or(1, |call| call.step),
-        None => calls.iter().filter(|call| call.created_at <= row.request.at).map(|call| call.step).max().unwrap_or(0) + 1,
+        None => calls.iter().filter(|call| is_before(call, row)).map(|call| call.step).max().unwrap_or(0) + 1,
     }
+}
+
+/// Whether a call is of an answer before this request. Within a millisecond the ids tell: a request gets its id with its answer, before the calls
+/// of that answer get theirs.
+fn is_before(call: &CallRow, row: &TurnRequest) -> bool {
+    (call.created_at, call.id) < (row.request.at, row.request.id)
 }
 
 /// Usage rows have no status. Of the requests of one step, the last one gave the answer, if the step has one.
 fn status_of(turn: &TurnRow, calls: &[CallRow], requests: &[TurnRequest], row: &TurnRequest, step: u32) -> &'static str {
     let ended = turn.finished_at.is_some() || row.request.took_ms.is_some();
-    let later = |other: &&TurnRequest| other.call_id == row.call_id && other.request.at > row.request.at && step_of(calls, other) == step;
+    let later = |other: &&TurnRequest| {
+        other.call_id == row.call_id
+            && (other.request.at, other.request.id) > (row.request.at, row.request.id)
+            && step_of(calls, other) == step
+    };
     let repeated = row.request.operation == "chat" && requests.iter().any(|other| later(&other));
     match (ended, row.call_id) {
         (false, _) => "running",

@@ -73,6 +73,26 @@ async fn messages_left_out_are_summarized_once_and_the_summary_is_extended() {
 }
 
 #[tokio::test]
+async fn summaries_count_towards_budgets_beside_the_request_of_the_turn() {
+    let budget = |unit: &str| format!("[[budgets]]\nscope = 'tenant'\nperiod = 'day'\nunit = '{unit}'\nlimit = 10000000\n");
+    let server = TestServer::open_with(&format!("{SUMMARY}{}{}", budget("model_calls"), budget("tokens"))).await;
+    let replies = ["A1.", "A2.", "MEMORY: tea.", "A3.", "A4."].map(Reply::text);
+    // The second summary fails.
+    server.model.script(replies.into_iter().chain([Reply::status(400), Reply::text("A5.")]).collect());
+    let first = send(&server, &Value::Null, "q1").await;
+    let mut answers = vec![first["message"]["content"].clone()];
+    for name in ["q2", "q3", "q4", "q5"] {
+        answers.push(send(&server, &first["conversation_id"], name).await["message"]["content"].take());
+    }
+    assert_eq!(answers, ["A1.", "A2.", "A3.", "A4.", "A5."]);
+    let budgets = body(server.operator(Method::GET, "/api/budgets").send().await.unwrap()).await["budgets"].take();
+    let budgets = budgets.as_array().unwrap();
+    assert_eq!(budgets.iter().map(|budget| &budget["reserved"]).collect::<Vec<_>>(), [0, 0], "{budgets:?}");
+    let calls = budgets.iter().find(|budget| budget["unit"] == "model_calls").unwrap();
+    assert_eq!(calls["used"], 7, "{calls}");
+}
+
+#[tokio::test]
 async fn a_failed_summary_leaves_a_trimmed_history() {
     let server = TestServer::open_with(SUMMARY).await;
     server.model.script(vec![Reply::text("A1."), Reply::text("A2."), Reply::status(400), Reply::text("A3.")]);

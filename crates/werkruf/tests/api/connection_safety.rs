@@ -47,10 +47,18 @@ async fn a_renewal_goes_on_when_its_call_has_ended() {
     // The authorization server has replaced the token, and its answer comes after the calls have given up.
     let calls = futures_util::future::join_all(["owner", "write"].map(|tool| call(&server, 1, tool))).await;
     assert!(calls.iter().all(|output| output["error"]["code"] == "tool_timeout"), "{calls:?}");
+    accounts.holds(1).await;
     assert_eq!(counted(&accounts), (1, 1));
     accounts.accounts().hold = false;
     until("the answer has come", || accounts.accounts().held == 0).await;
-    assert_eq!(call(&server, 1, "owner").await["data"], json!({"text": "ada"}));
+    // On a busy machine the little time of a call may not be enough.
+    let answer = loop {
+        let output = call(&server, 1, "owner").await;
+        if output["error"]["code"] != "tool_timeout" {
+            break output;
+        }
+    };
+    assert_eq!(answer["data"], json!({"text": "ada"}));
     assert_eq!((counted(&accounts), state(&server, 1).await), ((1, 0), json!("connected")));
 }
 
@@ -109,6 +117,7 @@ async fn a_token_that_is_renewed_while_its_person_is_erased_is_revoked() {
     accounts.accounts().tokens.clear();
     accounts.accounts().hold = true;
     assert_eq!(call(&server, 3, "owner").await["error"]["code"], "tool_timeout");
+    accounts.holds(1).await;
     assert_eq!(post(&server, "/api/people/users/3/erase").await.status(), 200);
     accounts.holds(2).await;
     accounts.accounts().hold = false;

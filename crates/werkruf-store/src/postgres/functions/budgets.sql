@@ -266,7 +266,9 @@ BEGIN
     SELECT tenant_id, array_agg(DISTINCT id) FROM budget_reservations WHERE expires_at <= the_time GROUP BY tenant_id ORDER BY tenant_id
   LOOP
     PERFORM lock_counters(the_tenant, counters_of_reservations(the_tenant, ids, NULL));
-    SELECT released + count(DISTINCT id) INTO released FROM budget_reservations WHERE tenant_id = the_tenant AND id = ANY (ids);
+    -- While this waited for the counters, a turn may have been continued and have reserved again under its id.
+    SELECT coalesce(array_agg(DISTINCT id), '{}') INTO ids FROM budget_reservations WHERE tenant_id = the_tenant AND id = ANY (ids) AND expires_at <= the_time;
+    released := released + cardinality(ids);
     PERFORM change_counters(the_tenant, drop_reservations(the_tenant, ids, NULL));
   END LOOP;
   RETURN released;

@@ -144,7 +144,12 @@ async fn keep(site: &Site, row: &ConnectionRow, before: &Grant, issued: Issued) 
                     continue_soon(tried)
                 }
                 // The person has connected again, or another process has renewed the token.
-                Ok(Some((_, grant))) => return usable(&grant),
+                Ok(Some((_, grant))) => {
+                    if grant.account != before.account {
+                        site.revoke(&issued.grant).await;
+                    }
+                    return usable(&grant);
+                }
                 Ok(None) => {
                     site.revoke(&issued.grant).await;
                     return Err(not_connected());
