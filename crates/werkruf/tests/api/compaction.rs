@@ -74,8 +74,11 @@ async fn messages_left_out_are_summarized_once_and_the_summary_is_extended() {
 
 #[tokio::test]
 async fn summaries_count_towards_budgets_beside_the_request_of_the_turn() {
-    let budget = |unit: &str| format!("[[budgets]]\nscope = 'tenant'\nperiod = 'day'\nunit = '{unit}'\nlimit = 10000000\n");
-    let server = TestServer::open_with(&format!("{SUMMARY}{}{}", budget("model_calls"), budget("tokens"))).await;
+    let server = TestServer::open_with(SUMMARY).await;
+    for unit in ["model_calls", "tokens"] {
+        let budget = json!({"scope": "tenant", "period": "day", "unit": unit, "limit": 10_000_000});
+        assert_eq!(server.operator(Method::POST, "/api/budgets").json(&budget).send().await.unwrap().status(), 201);
+    }
     let replies = ["A1.", "A2.", "MEMORY: tea.", "A3.", "A4."].map(Reply::text);
     // The second summary fails.
     server.model.script(replies.into_iter().chain([Reply::status(400), Reply::text("A5.")]).collect());
