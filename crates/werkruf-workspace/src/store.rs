@@ -45,8 +45,6 @@ pub enum Target {
     User(i64),
     /// A branch's rows, within the grant.
     Branch(i64),
-    /// One user's rows of one branch, within the grant for that user.
-    UserInBranch { user: i64, branch: i64 },
 }
 
 /// A row scope as conditions of a WHERE clause: a user's rows, perhaps of one branch, or a branch's rows.
@@ -75,12 +73,10 @@ impl RowScope {
             (Target::Own, _) => Some(Bound { person: Some(self.caller), branch: None }),
             // A caller who names their own id gets the same rows as without naming anyone.
             (Target::User(user), _) if user == self.caller => Some(Bound { person: Some(user), branch: None }),
-            (Target::UserInBranch { user, branch }, _) if user == self.caller => Some(Bound { person: Some(user), branch: Some(branch) }),
-            (Target::User(_) | Target::Branch(_) | Target::UserInBranch { .. }, Scope::Own) => None,
+            (Target::User(_) | Target::Branch(_), Scope::Own) => None,
             (Target::User(user), Scope::Branch) => Some(Bound { person: Some(user), branch: Some(self.caller_branch?) }),
             (Target::User(user), Scope::All) => Some(Bound { person: Some(user), branch: None }),
-            (Target::Branch(branch) | Target::UserInBranch { branch, .. }, Scope::Branch) if self.caller_branch != Some(branch) => None,
-            (Target::UserInBranch { user, branch }, Scope::Branch | Scope::All) => Some(Bound { person: Some(user), branch: Some(branch) }),
+            (Target::Branch(branch), Scope::Branch) if self.caller_branch != Some(branch) => None,
             (Target::Branch(branch), Scope::Branch | Scope::All) => Some(Bound { person: None, branch: Some(branch) }),
         }
     }

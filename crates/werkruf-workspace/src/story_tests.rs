@@ -129,13 +129,6 @@ async fn a_row_scope_never_returns_more_than_its_grant(world: World) {
         (1, Scope::Own, Target::Branch(2), &[], &[], None),
         (1, Scope::Branch, Target::Branch(2), &[], &[], None),
         (1, Scope::All, Target::Branch(2), &[5, 4, 2], &[5, 4, 2], None),
-        (1, Scope::Own, Target::UserInBranch { user: 1, branch: 1 }, &[3, 1], &[1], Some(1)),
-        (1, Scope::Own, Target::UserInBranch { user: 1, branch: 2 }, &[2], &[2], None),
-        (1, Scope::Own, Target::UserInBranch { user: 2, branch: 1 }, &[], &[], None),
-        (1, Scope::Branch, Target::UserInBranch { user: 2, branch: 1 }, &[3], &[3], Some(2)),
-        (1, Scope::Branch, Target::UserInBranch { user: 2, branch: 2 }, &[], &[], None),
-        (1, Scope::All, Target::UserInBranch { user: 2, branch: 2 }, &[4], &[4], None),
-        (4, Scope::Branch, Target::UserInBranch { user: 1, branch: 1 }, &[], &[], None),
         // For a caller without a branch, a grant for the branch covers the caller only.
         (4, Scope::Branch, Target::User(1), &[], &[], None),
         (4, Scope::Branch, Target::Branch(1), &[], &[], None),

@@ -16,7 +16,7 @@ pub(super) struct WorkspaceAccess {
     pub(super) clock: Clock,
 }
 
-/// The user and the branch that the arguments name; neither means the caller.
+/// The user or branch that the arguments name; neither means the caller.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct OwnerFilter {
     pub(super) user_id: Option<WholeNumber>,
@@ -35,20 +35,21 @@ impl WorkspaceAccess {
         let principal = &invocation.principal;
         let Ok(caller) = principal.user_id.parse::<i64>() else { return Err(denied(invocation)) };
         let row_scope = |target| RowScope { caller, caller_branch: principal.branch_id, grant, target };
-        let (user, branch) = (owner.user_id.map(|WholeNumber(id)| id), owner.branch_id.map(|WholeNumber(id)| id));
-        match (user, branch) {
-            (Some(user), _) if user != caller => self.check_user(invocation, &row_scope(Target::User(user))).await?,
-            (None, Some(branch)) => check_branch(invocation, grant, branch)?,
-            (Some(_), _) | (None, None) => {}
-        }
-        Ok(row_scope(match (user, branch) {
+        let target = match (owner.user_id, owner.branch_id) {
             (None, None) => Target::Own,
-            (Some(user), None) if user == caller => Target::Own,
-            (Some(user), None) => Target::User(user),
-            (None, Some(branch)) => Target::Branch(branch),
-            // Models fill both. The right is the one for the user; the branch only narrows that user's rows.
-            (Some(user), Some(branch)) => Target::UserInBranch { user, branch },
-        }))
+            (Some(WholeNumber(user)), None) if user == caller => Target::Own,
+            (Some(WholeNumber(user)), None) => {
+                self.check_user(invocation, &row_scope(Target::User(user))).await?;
+                Target::User(user)
+            }
+            (None, Some(WholeNumber(branch))) => {
+                check_branch(invocation, grant, branch)?;
+                Target::Branch(branch)
+            }
+            (Some(_), Some(_)) if grant == Scope::Own => return Err(denied(invocation)),
+            (Some(_), Some(_)) => return Err(Failure::validation(ErrorCode::InvalidArguments, "Give userId or branchId, not both.")),
+        };
+        Ok(row_scope(target))
     }
 
     /// Another user's rows need a scope that covers that user.

@@ -55,7 +55,7 @@ impl Tool for GetPerson {
         let Some(row) = found else {
             return Err(match target {
                 Target::User(_) => Failure::validation(ErrorCode::UnknownUser, texts.text("call-unknown_user", &[])),
-                Target::Own | Target::Branch(_) | Target::UserInBranch { .. } => denied(&invocation),
+                Target::Own | Target::Branch(_) => denied(&invocation),
             });
         };
         let message = message(&texts, &row);

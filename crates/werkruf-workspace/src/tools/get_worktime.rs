@@ -133,7 +133,7 @@ fn item(period: &WorkPeriod) -> Item {
 
 /// `running` is `Some` only if the range of days includes today.
 fn message(texts: &Texts, days: Days, target: Target, periods: &[WorkPeriod], total: i64, running: Option<bool>) -> String {
-    let filter = render::brackets(&render::owner(texts, target));
+    let filter = render::brackets(&render::owner(texts, target).into_iter().collect::<Vec<_>>());
     let clock = running.map(|running| texts.text(if running { "worktime-running" } else { "worktime-stopped" }, &[]));
     if periods.is_empty() {
         let nothing = render::days(texts, "worktime-none", days, &[("filter", filter.into())]);

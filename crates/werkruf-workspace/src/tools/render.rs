@@ -13,14 +13,12 @@ pub(super) fn brackets(parts: &[String]) -> String {
     if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
 }
 
-/// The owner of the rows; empty for the caller's own rows.
-pub(super) fn owner(texts: &Texts, target: Target) -> Vec<String> {
-    let named = |key: &str, id: i64| texts.text(key, &[("id", id.to_string().into())]);
+/// The owner of the rows; `None` for the caller's own rows.
+pub(super) fn owner(texts: &Texts, target: Target) -> Option<String> {
     match target {
-        Target::Own => Vec::new(),
-        Target::User(user) => vec![named("filter-user", user)],
-        Target::Branch(branch) => vec![named("filter-branch", branch)],
-        Target::UserInBranch { user, branch } => vec![named("filter-user", user), named("filter-branch", branch)],
+        Target::Own => None,
+        Target::User(id) => Some(texts.text("filter-user", &[("id", id.to_string().into())])),
+        Target::Branch(id) => Some(texts.text("filter-branch", &[("id", id.to_string().into())])),
     }
 }
 

@@ -93,12 +93,8 @@ impl<'a> Rules<'a> {
             (Right::Nothing, _, _) => Selection::No(DENIED),
             (_, None, None) => Selection::Rows(Box::new(move |row| belongs(row, caller))),
             (_, Some(person), None) if person == caller => Selection::Rows(Box::new(move |row| belongs(row, caller))),
-            // Both: as the user alone, and of that the rows of the branch.
-            (_, Some(_), Some(branch)) => match self.selection(&json!({"userId": args["userId"]})) {
-                Selection::Rows(rows) => Selection::Rows(Box::new(move |row| rows(row) && row["branch_id"] == json!(branch))),
-                refused @ Selection::No(_) => refused,
-            },
             (Right::Own, _, _) => Selection::No(DENIED),
+            (_, Some(_), Some(_)) => Selection::No(Expected::Refused("invalid_arguments")),
             (Right::Branch, Some(person), None) if branch_of(person) == Some(own_branch) => {
                 Selection::Rows(Box::new(move |row| belongs(row, person) && row["branch_id"] == json!(own_branch)))
             }
