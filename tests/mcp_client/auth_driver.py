@@ -12,19 +12,10 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "outside"))
 from server import Server, until  # noqa: E402
+from suite_tool import TOOL  # noqa: E402
 
-TOOL = '''
-[[tools]]
-kind = "mcp"
-name = "suite"
-url = "{url}"
-auth = "oauth"
-effect = "read"
-permission = "none"
-attempts = 1
-timeout_ms = 20000
-refresh_s = 1
-'''
+# Every person has an account of their own, and a changed list of tools is seen soon.
+ACCOUNTS = 'auth = "oauth"\nrefresh_s = 1\n'
 # The address of the client metadata document that the suite knows.
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 # A person logs in again at most so often for one call.
@@ -102,7 +93,7 @@ def main():
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
     secret = {"SUITE_SECRET": context["client_secret"]} if context.get("client_secret") else {}
-    server = Server(None, TOOL.format(url=sys.argv[-1]) + settings(scenario, context, sys.argv[-1]), env=secret)
+    server = Server(None, TOOL.format(url=sys.argv[-1]) + ACCOUNTS + settings(scenario, context, sys.argv[-1]), env=secret)
     try:
         def entry():
             [entry] = server.call("GET", "/api/admin/tools")[1]["servers"]

@@ -8,17 +8,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "outside"))
 from server import Server, until  # noqa: E402
+from suite_tool import TOOL  # noqa: E402
 
-TOOL = '''
-[[tools]]
-kind = "mcp"
-name = "suite"
-url = "{url}"
-effect = "read"
-permission = "none"
-attempts = 1
-timeout_ms = 20000
-'''
 # The arguments of the tools that the scenarios have.
 NUMBERS = {"a": 5, "b": 3}
 

@@ -207,8 +207,8 @@ async fn streamed(
     let encoder = Encoder::live(base, started.last_step_only);
     let mut stream = ResponseStream::live(&api.app, tenant_id, ids, encoder, events).stopping(std::mem::take(&mut started.stop));
     // A client that asks for work in the background needs the id at once.
-    let begun = if background { Ok(()) } else { stream.begin().await };
-    Ok(begun.map_or_else(|error| failed(&error), |()| stream.respond()))
+    let first = if background { Ok(()) } else { stream.wait_for_first_event().await };
+    Ok(first.map_or_else(|error| failed(&error), |()| stream.respond()))
 }
 
 /// Waits until the turn has ended or should have ended.

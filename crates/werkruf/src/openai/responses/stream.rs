@@ -88,8 +88,8 @@ impl ResponseStream {
     }
 
     /// Waits a short time for the model's server to answer. Returns the error of a turn that fails before that: it becomes the status of the answer,
-    /// which a stream that has begun cannot change. What else came is sent with the stream.
-    pub(crate) async fn begin(&mut self) -> Result<(), ErrorEvent> {
+    /// which a stream that has started cannot change. What else came is sent with the stream.
+    pub(crate) async fn wait_for_first_event(&mut self) -> Result<(), ErrorEvent> {
         let end = Deadline::after(FIRST_EVENT_WAIT).instant();
         while let Some(events) = &mut self.events {
             let Ok(Some(event)) = tokio::time::timeout_at(end.into(), events.recv()).await else { break };

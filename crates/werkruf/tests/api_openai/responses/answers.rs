@@ -65,7 +65,7 @@ async fn a_failed_turn_is_an_http_error_or_a_failed_response() {
     server.model.script(vec![Reply::status(400).message("no")]);
     let (status, code) = refusal(send(&server, 3, json!({"input": "x"})).await).await;
     assert_eq!((status, code.as_str()), (400, "model_refused"));
-    // Once a stream has begun it says so itself.
+    // A stream that has started says so itself.
     server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::status(400).message("no")]);
     let events = numbered(streamed(&server, json!({"input": "x"})).await.rest().await, 0);
     let kinds: Vec<&Value> = events.iter().map(|event| &event["type"]).collect();

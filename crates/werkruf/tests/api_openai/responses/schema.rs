@@ -278,7 +278,7 @@ async fn calls_failures_and_truncated_answers_have_every_required_field() {
     check_response(&answered(&server, json!({"model": "m", "input": "x"})).await);
     let refused = whole_stream(&server, json!({"model": "m", "input": "x"})).await;
     assert!(refused.iter().any(|event| event["type"] == "response.refusal.done"));
-    // A stream that has begun when the turn fails.
+    // A stream that has started when the turn fails.
     server
         .model
         .script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]).with_text("I look."), Reply::status(400).message("no")]);
