@@ -1,4 +1,4 @@
-//! The vocabularies of OpenAI's tokenizers, as `build.rs` has compressed them.
+//! The vocabularies of OpenAI's tokenizers, as `build.rs` has compressed them: as pairs of tokens that are merged.
 
 use std::io::Read;
 use std::sync::LazyLock;
@@ -16,18 +16,29 @@ pub(crate) static O200K: LazyLock<Option<CoreBPE>> = LazyLock::new(|| {
 /// The tokens of the embedding models, by rank.
 pub(crate) static CL100K: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| tokens(include_bytes!(concat!(env!("OUT_DIR"), "/cl100k"))));
 
+/// The tokens by rank: 256 of one byte each, then those that two earlier tokens make.
 fn tokens(compressed: &[u8]) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
     // The build of this program compressed them.
     let _ = DeflateDecoder::new(compressed).read_to_end(&mut bytes);
-    let mut rest = bytes.as_slice();
-    let next = || {
-        let (length, after) = rest.split_first()?;
-        let (token, after) = after.split_at_checked(usize::from(*length))?;
-        rest = after;
-        Some(token.to_vec())
+    read(&bytes).unwrap_or_default()
+}
+
+fn read(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (count, rest) = bytes.split_first_chunk()?;
+    let count = usize::try_from(u32::from_le_bytes(*count)).ok()?;
+    let (single, pairs) = rest.split_at_checked(256)?;
+    let mut tokens: Vec<Vec<u8>> = single.iter().map(|byte| vec![*byte]).collect();
+    // The lowest bytes of all left and of all right ranks, then the middle and the highest ones.
+    let rank = |pair: usize, side: usize| {
+        let byte = |place: usize| pairs.get((2 * place + side) * count + pair).copied();
+        usize::try_from(u32::from_le_bytes([byte(0)?, byte(1)?, byte(2)?, 0])).ok()
     };
-    std::iter::from_fn(next).collect()
+    for pair in 0..count {
+        let token = [tokens.get(rank(pair, 0)?)?.as_slice(), tokens.get(rank(pair, 1)?)?].concat();
+        tokens.push(token);
+    }
+    Some(tokens)
 }
 
 #[cfg(test)]
