@@ -1,10 +1,10 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights without-flights-tests debug-build outside-tests outside-sqlite outside-postgres client-tests client-matrix schema-tests mcp-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights without-flights-absence without-flights-tests debug-build outside-tests outside-sqlite outside-postgres client-tests client-matrix schema-tests mcp-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
-# What `make run` starts. Its profile builds in half the time of `release`.
+# What `make run` starts. It takes little more than half the CPU time of `release` to build.
 QUICK := target/quick/werkruf
 NEED_RUST := 1.95
 
@@ -33,11 +33,11 @@ console-if-node:
 	else echo "Without Node $(NEED_NODE) or newer the server has no console; everything else works."; fi
 
 # Cargo is asked only if a source is newer than the binary, so that a built server starts at once.
-SOURCES := Cargo.toml Cargo.lock $(shell find crates \( -path '*/src/*' -o -name Cargo.toml -o -name build.rs \) -type f) $(wildcard web/dist/index.html)
+SOURCES := Cargo.toml Cargo.lock docs/openapi.json $(shell find crates \( -path '*/src/*' -o -name Cargo.toml -o -name build.rs \) -type f) $(wildcard web/dist/index.html)
 
 $(QUICK): $(SOURCES)
 	@$(MAKE) --no-print-directory toolchain
-	@test -x $(QUICK) || echo "Building werkruf once (4 to 6 minutes on two cores); later starts take no time."
+	@test -x $(QUICK) || echo "Building werkruf once (three to five minutes on two cores); later starts take no time."
 	@$(CARGO) build --profile quick -p werkruf -p werkruf-reader --bins
 	@touch $(QUICK)
 
@@ -50,7 +50,7 @@ PROFILE ?= dist
 BUILT = target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
 install: toolchain console-if-node ## Build, and copy the two programs to PREFIX/bin (/usr/local)
-	@$(CARGO) build --quiet --profile $(PROFILE) -p werkruf -p werkruf-reader --bins
+	@$(CARGO) build --profile $(PROFILE) -p werkruf -p werkruf-reader --bins
 	@install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 755 $(BUILT)/werkruf $(BUILT)/werkruf-reader $(DESTDIR)$(PREFIX)/bin
 
@@ -59,23 +59,33 @@ check: toolchain fmt lint rust-tests ## Quick loop: formatting, lints, Rust test
 fmt:
 	$(CARGO) fmt --all --check
 
+# The tests need the generator of the OpenAPI document, so the server is also checked as it is shipped: without it.
 lint:
 	$(CARGO) clippy --workspace --all-targets --quiet
+	$(CARGO) clippy -p werkruf --lib --bins --quiet
 
 rust-tests:
 	$(CARGO) test --workspace --quiet
 
-# A module can be left out: the server without the flight search passes its lints (here) and its tests (`make test-full`).
+# A module can be left out: the server without the flight search passes its lints and the test of its absence (`make test`) and all others (`make test-full`).
 without-flights:
+	$(CARGO) clippy -p werkruf --no-default-features --lib --bins --quiet
 	$(CARGO) clippy -p werkruf --no-default-features --all-targets --quiet
 
-without-flights-tests:
+# It puts a server without the module in the place of the one that the tests from outside start, so it never runs beside them. A dependency that turns
+# the module on again would leave no test to run.
+without-flights-absence:
+	$(CARGO) test -p werkruf --no-default-features --test without_flights --quiet -- --list | grep -q tools_routes_and_tables_of_flights_are_not_there
+	$(CARGO) test -p werkruf --no-default-features --test without_flights --quiet
+
+without-flights-tests: without-flights-absence
 	$(CARGO) test -p werkruf --no-default-features --quiet
 
 # These use servers of their own and mostly wait, so three of them run beside each other.
 FROM_OUTSIDE := outside-postgres outside-sqlite schema-tests client-tests console-tests mcp-tests without-flights hostile-short interference-short tutorial-tests search-figures
 
 test: toolchain console check ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+	$(MAKE) --no-print-directory without-flights-absence
 	$(MAKE) --no-print-directory -j 3 --output-sync=target $(FROM_OUTSIDE)
 	$(MAKE) --no-print-directory chaos-short
 
@@ -88,7 +98,8 @@ test-full: test ## `test`, then all clients over both APIs, and the whole harnes
 	$(MAKE) chaos DATABASE=postgres
 	$(MAKE) usage-figures
 
-# The programs that the tests below start. The same selection as `rust-tests`, so that nothing is compiled twice.
+# The programs that the tests below start. The same selection as `rust-tests`, so that only the server is compiled again: as it is shipped,
+# without the generator of the OpenAPI document.
 debug-build:
 	$(CARGO) build --quiet --workspace --bins
 
@@ -155,12 +166,13 @@ tutorial-tests: debug-build
 	tests/tutorial/run
 
 # The server with crash points (feature `crash-points`). It is a separate binary, because no other build may have them.
-# It shares the dependencies of the normal build, so building it takes seconds.
+# It shares the dependencies of the normal build. The feature has no package before it: cargo would take `werkruf/…` for the server that its own tests
+# depend on, and leave the points out.
 CHAOS_BIN := $(CURDIR)/target/chaos/werkruf
 KILLS ?= 1000
 
 chaos-build: toolchain
-	$(CARGO) build --quiet --workspace --bins --features werkruf/crash-points
+	$(CARGO) build --quiet --workspace --bins --features crash-points
 	install -D target/debug/werkruf $(CHAOS_BIN)
 
 # On PostgreSQL three servers share one database of the harness for MINUTES minutes.

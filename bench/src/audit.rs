@@ -54,10 +54,8 @@ fn in_file(path: &Path, expected: &Expected) -> rusqlite::Result<Vec<String>> {
 }
 
 /// Reads with the operator role, which sees all tenants. Drops the schema afterwards.
-#[expect(clippy::disallowed_methods, reason = "the connection's own task, which ends with it")]
 async fn in_schema(url: &str, schema: &str, expected: &Expected) -> Result<Vec<String>, tokio_postgres::Error> {
-    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    tokio::spawn(async move { drop(connection.await) });
+    let client = connect(url).await?;
     client.batch_execute(&format!("SET search_path TO {schema}; SET ROLE werkruf_operator")).await?;
     let mut deviations = Vec::new();
     for (what, sql, wanted) in queries(expected, IN_POSTGRES) {
@@ -66,6 +64,20 @@ async fn in_schema(url: &str, schema: &str, expected: &Expected) -> Result<Vec<S
     }
     client.batch_execute(&format!("RESET ROLE; DROP SCHEMA {schema} CASCADE")).await?;
     Ok(deviations)
+}
+
+/// Drops the schema of a database that is one.
+pub async fn drop_schema(database: &Database) -> Result<(), String> {
+    let Database::Schema { url, name } = database else { return Ok(()) };
+    let dropped = async { connect(url).await?.batch_execute(&format!("DROP SCHEMA {name} CASCADE")).await };
+    dropped.await.map_err(|error: tokio_postgres::Error| format!("{name} cannot be dropped: {error}"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the connection's own task, which ends with it")]
+async fn connect(url: &str) -> Result<tokio_postgres::Client, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(client)
 }
 
 fn differs(what: &str, found: i64, wanted: u64) -> Option<String> {

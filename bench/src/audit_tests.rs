@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use werkruf_contract::Clock;
-use werkruf_store::{People, SqliteStore};
+use werkruf_store::{Installation, SqliteStore};
 
 use super::{Expected, audit, open};
 use crate::seed::{self, SeedStore};

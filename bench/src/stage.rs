@@ -23,17 +23,18 @@ pub enum Database {
 /// The folders of the programs and of their files. Dropping it removes the files.
 pub struct Stage {
     bin: PathBuf,
+    program: PathBuf,
     folder: PathBuf,
 }
 
 impl Stage {
-    /// Creates the folder; the other programs are in the folder of this one.
-    pub fn new() -> Result<Self, String> {
+    /// Creates the folder; the other programs are in the folder of this one, and so is the server, unless `program` names another.
+    pub fn new(program: Option<PathBuf>) -> Result<Self, String> {
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let bin = this.parent().map(Path::to_owned).ok_or("no folder")?;
         let folder = std::env::temp_dir().join(format!("werkruf-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-        Ok(Self { bin, folder })
+        Ok(Self { program: program.unwrap_or_else(|| bin.join("werkruf")), bin, folder })
     }
 
     /// The path of a file of this run.
@@ -63,6 +64,11 @@ impl Stage {
 
     /// Starts Werkruf with more settings.
     pub fn werkruf_with(&self, model: &Child, database: &Database, more: &[(&str, &str)]) -> Result<Child, String> {
+        self.werkruf_from(&self.program, model, database, more)
+    }
+
+    /// Starts another build of Werkruf.
+    pub fn werkruf_from(&self, program: &Path, model: &Child, database: &Database, more: &[(&str, &str)]) -> Result<Child, String> {
         let (url, schema) = match database {
             Database::File(file) => (format!("sqlite:{}", file.display()), "werkruf"),
             Database::Schema { url, name } => (url.clone(), name.as_str()),
@@ -78,7 +84,7 @@ impl Stage {
             ("WERKRUF_LIMIT_TURNS_PER_MINUTE_USER", "0"),
         ];
         let environment = [&environment, more].concat();
-        Child::start(&self.bin.join("werkruf"), &["serve", "--listen", "127.0.0.1:0", "--database", &url], &environment)
+        Child::start(program, &["serve", "--listen", "127.0.0.1:0", "--database", &url], &environment)
     }
 }
 

@@ -1,5 +1,5 @@
 //! Names the commit of the checkout in `WERKRUF_COMMIT`, unless the build sets that variable itself, and lists the files that are part of the
-//! program: the console, if `make console` has built it, and Swagger UI.
+//! program: the console, if `make console` has built it, the OpenAPI document and Swagger UI.
 
 use std::fmt::Write as _;
 use std::io::{Cursor, Error, Read, Result, Write as _};
@@ -8,22 +8,27 @@ use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// Where Vite writes the console, from the folder of this crate.
 const CONSOLE: &str = "../../web/dist";
 /// The page of a program without the console, and the page of the API reference.
 const OWN_PAGES: &str = "src/api/pages";
+/// The document of the API reference.
+const OPENAPI: &str = "../../docs/openapi.json";
 /// What the API reference needs of Swagger UI.
 const SWAGGER_UI: [&str; 2] = ["swagger-ui-bundle.js", "swagger-ui.css"];
 
 fn main() -> Result<()> {
     name_commit();
+    link_small();
     let out = PathBuf::from(std::env::var_os("OUT_DIR").ok_or_else(|| Error::other("cargo names no OUT_DIR"))?);
     let mut list = String::new();
     write_list(&mut list, &out, "CONSOLE", &console_files()?)?;
     write_list(&mut list, &out, "OWN_PAGES", &own_pages()?)?;
     write_list(&mut list, &out, "SWAGGER_UI", &swagger_ui_files()?)?;
+    write_list(&mut list, &out, "OPENAPI", &openapi_document()?)?;
     std::fs::write(out.join("embedded_files.rs"), list)
 }
 
@@ -42,9 +47,43 @@ fn name_commit() {
     println!("cargo::rustc-env=WERKRUF_COMMIT={commit}");
 }
 
+/// What the linker can do about the size of an optimized program, where the system and the linker are known to support it.
+fn link_small() {
+    println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let target = variable("TARGET");
+    if variable("PROFILE") != "release" || target != variable("HOST") || !target.ends_with("-linux-gnu") {
+        return;
+    }
+    // Addresses in the packed form take a megabyte less. The program then needs glibc 2.36 (2022) wherever it runs.
+    if output("getconf", &["GNU_LIBC_VERSION"]).is_some_and(|text| version_of(&text) >= Some((2, 36))) {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+    }
+    // Equal functions are kept once. Only LLD does that: it is the linker of Rust's own toolchains for this target, unless somebody names another.
+    let flags = variable("CARGO_ENCODED_RUSTFLAGS");
+    let is_named = !variable("RUSTC_LINKER").is_empty() || ["linker", "fuse-ld", "ld-path"].iter().any(|flag| flags.contains(flag));
+    let own_linker = || {
+        let sysroot = output(&variable("RUSTC"), &["--print", "sysroot"])?;
+        Some(Path::new(&sysroot).join("lib/rustlib").join(&target).join("bin/gcc-ld/ld.lld").exists())
+    };
+    if target == "x86_64-unknown-linux-gnu" && !is_named && own_linker() == Some(true) {
+        println!("cargo::rustc-link-arg-bins=-Wl,--icf=all,-O2");
+    }
+}
+
+/// The version in `glibc 2.36`.
+fn version_of(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.strip_prefix("glibc ")?.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
 /// The output of a git command; nothing without git or outside a checkout.
 fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
+    output("git", arguments)
+}
+
+fn output(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
     let text = String::from_utf8(output.stdout).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
@@ -83,6 +122,29 @@ fn own_pages() -> Result<Vec<(String, Vec<u8>)>> {
     read_folder(Path::new(OWN_PAGES), "", &mut files)?;
     files.sort();
     Ok(files)
+}
+
+/// The tests compare it with what the code says.
+fn openapi_document() -> Result<Vec<(String, Vec<u8>)>> {
+    println!("cargo::rerun-if-changed={OPENAPI}");
+    let content = std::fs::read(OPENAPI)?;
+    let has_flights = std::env::var_os("CARGO_FEATURE_FLIGHTS").is_some();
+    Ok(vec![("openapi.json".to_owned(), if has_flights { content } else { without_flights(&content)? })])
+}
+
+/// The document of a server that is built without the flight search: without its paths and the components that only they use.
+fn without_flights(content: &[u8]) -> Result<Vec<u8>> {
+    let mut document: Value = serde_json::from_slice(content)?;
+    let is_of_flights = |path: &Value| path.as_object().is_some_and(|methods| methods.values().any(|one| one["tags"][0] == "flights"));
+    if let Some(paths) = document["paths"].as_object_mut() {
+        paths.retain(|_, path| !is_of_flights(path));
+    }
+    for kind in ["schemas", "responses"] {
+        if let Some(components) = document["components"][kind].as_object_mut() {
+            components.retain(|name, _| !name.starts_with("FlightSearch"));
+        }
+    }
+    Ok(serde_json::to_string_pretty(&document)?.into_bytes())
 }
 
 fn swagger_ui_files() -> Result<Vec<(String, Vec<u8>)>> {

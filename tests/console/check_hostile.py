@@ -92,6 +92,7 @@ def check_links_say_where_they_lead(console):
     conversation = console.ask("links", text("[your bank](https://bank.example@evil.example/x) <mail@office.example> [run](javascript:alert(1)) [inside](/api/keys) [file](file:///etc/passwd)"))["conversation_id"]
     page = watched(console, f"chat/{conversation}")
     links = test_id(page, "message", role="assistant").locator(".markdown a")
+    expect(links).to_have_count(2)
     assert links.evaluate_all("links => links.map(link => [link.href, link.querySelector('.host').textContent])") == [
         ["https://evil.example/x", "evil.example"],
         ["mailto:mail@office.example", "mail@office.example"],

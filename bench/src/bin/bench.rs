@@ -4,6 +4,7 @@
 //! of one round hardly does. Everything runs on loopback with database files in a temporary folder. A missed bar is a
 //! finding, not a failure: only a run that could not be completed, or left wrong rows, ends with an error.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -11,14 +12,27 @@ use werkruf_bench::load::Comparison;
 use werkruf_bench::scenario::{Findings, NAMES, Plan, SearchReport, run};
 
 const USAGE: &str =
-    "usage: bench [--rounds N] [--seconds N] [--chats N] [--only NAME]... [--chunks N] [--million] [--postgres URL] [--json]
+    "usage: bench [--rounds N] [--seconds N] [--chats N] [--only NAME]... [--chunks N] [--million] [--postgres URL] [--program PATH]
+             [--against PATH] [--json]
   --only      one-call, ten-calls, history, thousand, stored, budgets, search, postgres, replicas; all by default
   --chunks    searches only in a collection of this size: 10000 or 100000
   --million   measures with a million stored calls too, which takes some minutes to write
-  --postgres  measures on this PostgreSQL too, in schemas of the run's own that are removed afterwards";
+  --postgres  measures on this PostgreSQL too, in schemas of the run's own that are removed afterwards
+  --program   measures this program instead of the one beside `bench`
+  --against   compares only with this program, another build of the server, in turns with one and ten calls";
 
 fn options() -> Option<(Plan, bool)> {
-    let mut plan = Plan { rounds: 5, seconds: 4, chats: 16, only: Vec::new(), chunks: None, million: false, postgres: None };
+    let mut plan = Plan {
+        rounds: 5,
+        seconds: 4,
+        chats: 16,
+        only: Vec::new(),
+        chunks: None,
+        million: false,
+        postgres: None,
+        program: None,
+        against: None,
+    };
     let mut as_json = false;
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -31,6 +45,8 @@ fn options() -> Option<(Plan, bool)> {
             "--chunks" => plan.chunks = Some(usize::try_from(number()?).ok()?),
             "--million" => plan.million = true,
             "--postgres" => plan.postgres = Some(arguments.next()?),
+            "--program" => plan.program = Some(PathBuf::from(arguments.next()?)),
+            "--against" => plan.against = Some(PathBuf::from(arguments.next()?)),
             "--json" => as_json = true,
             _ => return None,
         }

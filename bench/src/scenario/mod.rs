@@ -1,5 +1,6 @@
 //! The scenarios, which run one after another. Each alternates between its two servers, round by round, and is audited afterwards.
 
+mod against;
 mod budgets;
 mod cluster;
 mod many;
@@ -7,6 +8,7 @@ mod search;
 mod stored;
 mod turns;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::audit::{Expected, audit};
@@ -29,6 +31,10 @@ pub struct Plan {
     pub million: bool,
     /// Also run on this PostgreSQL.
     pub postgres: Option<String>,
+    /// The program to measure; the one beside this program without it.
+    pub program: Option<PathBuf>,
+    /// Compare only with this build of the program.
+    pub against: Option<PathBuf>,
 }
 
 /// The names of the scenarios, for `only`.
@@ -99,9 +105,13 @@ impl Scenario {
 /// Runs all scenarios of the plan.
 #[expect(clippy::disallowed_methods, reason = "the load has a client of its own")]
 pub async fn run(plan: &Plan) -> Result<Findings, String> {
-    let stage = Stage::new()?;
+    let stage = Stage::new(plan.program.clone())?;
     let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(1024).build().map_err(|error| error.to_string())?;
     let mut findings = Findings::default();
+    if let Some(other) = &plan.against {
+        against::run(plan, other, &stage, &client, &mut findings).await?;
+        return Ok(findings);
+    }
     turns::run(plan, &stage, &client, &mut findings).await?;
     if plan.wants("thousand") {
         many::run(plan, &stage, &client, &mut findings).await?;

@@ -19,7 +19,7 @@ const HISTORY_CHATS: usize = 4;
 const MAX_RATE: u64 = 800;
 
 pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
-    let wanted: Vec<Scenario> = scenarios(plan).into_iter().filter(|scenario| plan.wants(scenario.name)).collect();
+    let wanted: Vec<Scenario> = short(plan).into_iter().chain([long(plan)]).filter(|scenario| plan.wants(scenario.name)).collect();
     if wanted.is_empty() {
         return Ok(());
     }
@@ -42,7 +42,8 @@ pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, fi
     findings.audit("werkruf.db", &Database::File(stage.file("werkruf.db")), &expected).await
 }
 
-fn scenarios(plan: &Plan) -> [Scenario; 3] {
+/// The turns in new conversations.
+pub(super) fn short(plan: &Plan) -> [Scenario; 2] {
     let chats = plan.chats;
     [
         Scenario {
@@ -61,15 +62,18 @@ fn scenarios(plan: &Plan) -> [Scenario; 3] {
             load: load(plan, chats, "steps=10"),
             calls: 10,
         },
-        Scenario {
-            name: "history",
-            title: format!("one-call turn behind {}-{} messages, {HISTORY_CHATS} chats", seed::HISTORY, seed::HISTORY + 40),
-            sides: SIDES,
-            bars: Bars { cpu: Some(1.2), rate: Some(0.8), memory: None },
-            load: load(plan, HISTORY_CHATS, "history=200"),
-            calls: 1,
-        },
     ]
+}
+
+fn long(plan: &Plan) -> Scenario {
+    Scenario {
+        name: "history",
+        title: format!("one-call turn behind {}-{} messages, {HISTORY_CHATS} chats", seed::HISTORY, seed::HISTORY + 40),
+        sides: SIDES,
+        bars: Bars { cpu: Some(1.2), rate: Some(0.8), memory: None },
+        load: load(plan, HISTORY_CHATS, "history=200"),
+        calls: 1,
+    }
 }
 
 /// Writes the same conversations to both files.

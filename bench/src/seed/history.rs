@@ -50,7 +50,7 @@ pub async fn history(seed_store: &SeedStore, conversations: &[Uuid], messages: &
             messages: messages.iter().map(|past| message(seed_store, past)).collect(),
             now: seed_store.clock.now(),
         };
-        seed_store.store.put_history(history)
+        seed_store.history.put_history(history)
     });
     stream::iter(writes).buffer_unordered(AT_ONCE / 16).try_for_each(|_| async { Ok(()) }).await.map_err(|error| error.to_string())
 }

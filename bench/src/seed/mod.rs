@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use werkruf_contract::Clock;
-use werkruf_knowledge::{Knowledge, NewVector};
-use werkruf_store::{Modules, PostgresOptions, PostgresStore, SqliteStore, Store};
+use werkruf_knowledge::{Chunk, Knowledge, NewVector};
+use werkruf_store::{HistoryImport, Modules, PostgresOptions, PostgresStore, SqliteStore, Store};
 
 use crate::stage::Database;
 
@@ -29,6 +29,7 @@ pub const MODULES: Modules = &[werkruf_workspace::SCHEMA, werkruf_flights::SCHEM
 /// The database of a Werkruf server that was started once and stopped, and its tenant.
 pub struct SeedStore {
     store: Arc<dyn Store>,
+    history: Arc<dyn HistoryImport>,
     knowledge: Arc<dyn Knowledge>,
     clock: Clock,
     tenant_id: Uuid,
@@ -38,19 +39,19 @@ impl SeedStore {
     /// Opens the database; no server may use it.
     pub async fn open(database: &Database) -> Result<Self, String> {
         let clock = Clock::system(0);
-        let (store, knowledge): (Arc<dyn Store>, Arc<dyn Knowledge>) = match database {
+        let (store, history, knowledge): (Arc<dyn Store>, Arc<dyn HistoryImport>, Arc<dyn Knowledge>) = match database {
             Database::File(file) => {
                 let store = SqliteStore::open(file, &clock, MODULES).map_err(|error| error.to_string())?;
-                (store.clone(), store)
+                (store.clone(), store.clone(), store)
             }
             Database::Schema { url, name } => {
                 let options = PostgresOptions { schema: name.clone(), ..PostgresOptions::new(url.clone()) };
                 let store = PostgresStore::open(options, &clock, MODULES).await.map_err(|error| error.to_string())?;
-                (store.clone(), store)
+                (store.clone(), store.clone(), store)
             }
         };
         let tenant = store.tenant("demo".to_owned()).await.map_err(|error| error.to_string())?.ok_or("there is no tenant yet")?;
-        Ok(Self { store, knowledge, clock, tenant_id: tenant.id })
+        Ok(Self { store, history, knowledge, clock, tenant_id: tenant.id })
     }
 
     /// Writes the vector of every chunk that has none of this model.
@@ -63,5 +64,11 @@ impl SeedStore {
             let vectors = chunks.iter().map(|chunk| NewVector { number: chunk.number, vector: Some(of_text(&chunk.content)) }).collect();
             self.knowledge.put_vectors(model.to_owned(), vectors).await.map_err(|error| error.to_string())?;
         }
+    }
+
+    /// The text of every chunk that has no vector of this model, as the server sends it to the model.
+    pub async fn unembedded_texts(&self, model: &str) -> Result<Vec<String>, String> {
+        let chunks = self.knowledge.unembedded(model.to_owned(), 0, u32::MAX).await.map_err(|error| error.to_string())?;
+        Ok(chunks.iter().map(|chunk| Chunk::indexed(&chunk.title, &chunk.heading, &chunk.content)).collect())
     }
 }

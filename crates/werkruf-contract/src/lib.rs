@@ -48,6 +48,6 @@ pub use tool::{
 };
 pub use tool_object::{ToolObject, Typed};
 
-pub use texts::{Language, TextArg, Texts, fold, is_locale};
+pub use texts::{Language, TextArg, TextSet, Texts, fold, is_locale};
 
 pub use uuid::Uuid;

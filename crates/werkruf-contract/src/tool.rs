@@ -23,7 +23,7 @@ use crate::models::Models;
 use crate::principal::{Need, Principal, Scope, Tenant};
 use crate::progress::Progress;
 use crate::results::Results;
-use crate::texts::Texts;
+use crate::texts::{TextSet, Texts};
 
 /// A boxed future, for traits that are used as trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -116,6 +116,8 @@ pub struct ToolSpec {
     pub example: Cow<'static, str>,
     /// Whether the tool reads on in large results. Without being named, a model is given it only after it got the beginning of one.
     pub reads_results: bool,
+    /// The texts of the tool's module. `NAME-ability` in them says what the offline planner can do with the tool.
+    pub texts: Option<&'static TextSet>,
 }
 
 /// Whose words a tool or a collection returns.
@@ -169,6 +171,7 @@ impl ToolSpec {
             price_nano_usd: None,
             example: Cow::Borrowed(""),
             reads_results: false,
+            texts: None,
         }
     }
 

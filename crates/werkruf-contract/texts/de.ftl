@@ -1,4 +1,4 @@
-# The texts for users in German. All three files have the same keys and variables; a test compares them.
+# The texts of the kernel for users in German. All three files have the same keys and variables; a test compares them.
 
 # Errors of turns, by error code.
 error-step_limit = Der Assistent brauchte mehr Schritte als erlaubt und fand keine Antwort.
@@ -29,7 +29,6 @@ call-invalid_arguments = Diese Abfrage war so nicht möglich: { $reason }
 call-unknown_user = Es gibt keine Person mit dieser Nummer.
 call-needs_connection = Verbinden Sie zuerst Ihr Konto mit dem Server dieser Funktion.
 call-unknown_tool = Diese Funktion gibt es hier nicht.
-worktime-too-long = Dieser Zeitraum ist zu lang. Frag bitte nach einem kürzeren.
 call-tool_timeout = Das Nachsehen hat zu lange gedauert. Versuch es bitte gleich noch einmal.
 call-canceled = Das Nachsehen wurde abgebrochen.
 call-outcome_unknown = Ob das ausgeführt wurde, ist nicht bekannt. Prüf bitte das Ergebnis, bevor du es wiederholst.
@@ -53,139 +52,15 @@ offline-can = Nachsehen kann ich: { $things }.
 offline-can-nothing = Mir ist hier kein Werkzeug gegeben, das ich benutzen könnte.
 offline-connect = Wer frei fragen will, verbindet ein Sprachmodell: mit OPENAI_API_KEY oder OPENAI_BASE_URL.
 offline-no-format = Ich bin ein einfacher Planer und kein Sprachmodell und kann deshalb nicht in einem vorgegebenen JSON-Format antworten.
-offline-thing-get_requests = Anfragen („Welche Anfragen sind offen?“)
-offline-thing-get_todos = Aufgaben („Meine Aufgaben für heute“)
-offline-thing-get_worktime = Arbeitszeit („Wie lange habe ich heute gearbeitet?“)
-offline-thing-get_cerebro_articles = Artikel („Artikel zu Notfällen“)
-offline-thing-get_user_info = deine Angaben („Wer bin ich?“)
-offline-thing-create_request = neue Anfragen („Erstelle eine Anfrage: Drucker reparieren“)
-offline-thing-search_flights = Flüge („Suche Business-Flüge von FRA nach JFK am 15. März“)
-offline-thing-select_itinerary = einen gezeigten Flug auswählen („Nimm den zweiten“)
-offline-thing-search_knowledge_base = Dokumente („Was steht in der Reiserichtlinie über Bahnfahrten?“)
-offline-thing-remember = etwas merken („Merk dir, dass ich gern am Gang sitze“)
 
-# Requests and tasks.
-requests-found = { $count ->
-    [one] Eine Anfrage{ $filter }:
-   *[other] { $count } Anfragen{ $filter }:
-}
-requests-none = Keine Anfragen gefunden{ $filter }.
-request-created = Anfrage Nr. { $id } „{ $title }“ wurde angelegt.
-todos-found = { $count ->
-    [one] Eine Aufgabe{ $filter }:
-   *[other] { $count } Aufgaben{ $filter }:
-}
-todos-none = Keine Aufgaben gefunden{ $filter }.
-filter-due-day = fällig am { $day }
-filter-due-span = fällig vom { $from } bis { $to }
-filter-user = Person { $id }
-filter-branch = Standort { $id }
-row-due = fällig { $day }
-row-requester = von { $name }
-row-responsible = zuständig: { $name }
-rows-more = Es gibt noch mehr; gezeigt sind die neuesten { $count }.
-status-open = offen
-status-in_progress = in Arbeit
-status-improval = in Nachbesserung
-status-quality_control = in der Qualitätskontrolle
-status-done = erledigt
-status-cancelled = storniert
-
-# Working time.
-worktime-day = Arbeitszeit am { $day }{ $filter }: { $total }
-worktime-span = Arbeitszeit vom { $from } bis { $to }{ $filter }: { $total }
-worktime-none-day = Keine Arbeitszeit erfasst am { $day }{ $filter }.
-worktime-none-span = Keine Arbeitszeit erfasst vom { $from } bis { $to }{ $filter }.
-worktime-running = Die Zeiterfassung läuft gerade.
-worktime-stopped = Die Zeiterfassung läuft gerade nicht.
-worktime-line = { $day }, { $start } bis { $end } ({ $total })
-worktime-line-running = { $day }, seit { $start } ({ $total }, läuft)
-worktime-more = { $count ->
-    [one] Ein weiterer Eintrag ist nicht einzeln aufgeführt.
-   *[other] { $count } weitere Einträge sind nicht einzeln aufgeführt.
-}
+# Durations.
 duration-minutes = { $minutes } Min.
 duration-hours = { $hours } Std.
 duration-hours-minutes = { $hours } Std. { $minutes } Min.
 
-# Articles.
-articles-found = { $count ->
-    [one] Ein Artikel{ $filter }:
-   *[other] { $count } Artikel{ $filter }:
-}
-articles-none = Keine Artikel gefunden{ $filter }.
-articles-term = zu „{ $term }“
-articles-tags = mit den Schlagwörtern { $tags }
-articles-more = Es gibt noch mehr; gezeigt sind { $count }.
-
-# People.
-person-name = { $first } { $last } (Nr. { $id })
-person-email = E-Mail: { $email }
-person-branch = Standort: { $branch }
-person-roles = Rollen: { $roles }
-person-no-roles = Keine Rollen
-
-knowledge-none = Ich habe in unserer Wissensbasis nichts Passendes gefunden. Soll ich stattdessen das Web durchsuchen?
-knowledge-none-at-all = Ich habe in unserer Wissensbasis nichts Passendes gefunden.
-knowledge-found = { $count ->
-    [one] Ich habe dazu eine Stelle gefunden:
-   *[other] Ich habe dazu { $count } Stellen gefunden:
-}
-
-# Flights.
-flights-miles = { $miles } Meilen + { $taxes }
-flights-taxes-unknown = Steuern unbekannt
-flights-sandbox = Beispieldaten: Es ist keine Flugsuche eingerichtet, diese Flüge sind erfunden.
-flights-awards = Prämienflüge { $from } → { $to } am { $day } ({ $cabin }):
-flights-awards-return = Prämienflüge zurück { $from } → { $to } am { $day } ({ $cabin }):
-flights-cash = Flüge gegen Geld { $from } → { $to } am { $day } ({ $cabin }):
-flights-none = Keine Flüge gefunden: { $from } → { $to } am { $day } ({ $cabin }).
-flights-cabin-economy = Economy
-flights-cabin-premium_economy = Premium Economy
-flights-cabin-business = Business
-flights-cabin-first = First
-flights-nonstop = nonstop
-flights-stops = { $count ->
-    [one] 1 Stopp
-   *[other] { $count } Stopps
-}
-flights-seats = { $count ->
-    [one] noch 1 Platz
-   *[other] noch { $count } Plätze
-}
-flights-total = { $price } gesamt für { $count } Reisende
-flights-also = auch als { $numbers } verkauft
-flights-unchecked = Höchstbetrag der Steuern nicht prüfbar
-flights-missing-provider = { $provider } fehlt in dieser Antwort: { $reason }.
-flights-reason-quota = das Kontingent ist aufgebraucht
-flights-reason-credentials = die Zugangsdaten werden nicht angenommen
-flights-reason-timeout = keine Antwort in der vorgesehenen Zeit
-flights-reason-upstream = der Dienst ist gestört
-flights-reason-bad_response = der Dienst hat Unlesbares geschickt
-flights-reason-not_configured = nicht eingerichtet
-flights-reason-award_only = nicht gefragt
-flights-no-cash-source = Für Flüge gegen Geld ist keine Quelle eingerichtet.
-flights-ask = Für die Flugsuche brauche ich noch: { $missing }.
-flights-ask-origin = den Abflughafen
-flights-ask-destination = das Ziel
-flights-ask-depart_date = das Datum des Abflugs
-flights-ask-cabin = die Klasse (Economy, Premium Economy, Business oder First)
-flights-unknown_airport = Den Flughafen „{ $place }“ kenne ich nicht. Gib bitte einen IATA-Code an, etwa FRA.
-flights-same_airports = Abflug und Ziel sind gleich ({ $place }).
-flights-too_many_passengers = Es können höchstens { $most } Personen mit Sitzplatz gesucht werden, und nicht mehr Kleinkinder als Erwachsene.
-flights-unknown_program = Das Meilenprogramm „{ $program }“ kenne ich nicht. Bekannt sind: { $known }.
-flights-unknown_currency = Die Währung „{ $currency }“ kenne ich nicht. Bitte einen Code aus drei Buchstaben angeben, etwa EUR oder USD.
-flights-date_in_past = Der { $day } liegt in der Vergangenheit.
-flights-date_too_far = Der { $day } liegt zu weit in der Zukunft; Flüge gibt es bis zu 361 Tage im Voraus.
-flights-return_before_departure = Der Rückflug liegt vor dem Hinflug.
-flights-invalid = Die Angabe { $field } ist so nicht verwendbar.
-flights-selected = Ausgewählt: { $flight }
-flights-none-shown = Es wurde noch kein Flug gezeigt, der sich auswählen ließe.
-flights-no-such = { $count ->
-    [one] Gezeigt wurde ein Flug; wähl bitte die 1.
-   *[other] Gezeigt wurden { $count } Flüge; wähl bitte einen davon.
-}
+# The tool `remember`.
 remembered = Gemerkt: { $content }
+remember-ability = etwas merken („Merk dir, dass ich gern am Gang sitze“)
 
 # Texte auf Kanälen wie WhatsApp.
 channel-waits = Das muss noch genehmigt werden, und zwar von { $roles }: { $tool }. Sobald es entschieden ist, kommt hier die Antwort.

@@ -1,4 +1,4 @@
-# The texts for users in English; also used when another language lacks a text.
+# The texts of the kernel for users in English; also used when another language lacks a text.
 
 # Errors of turns, by error code.
 error-step_limit = The assistant needed more steps than are allowed and found no answer.
@@ -29,7 +29,6 @@ call-invalid_arguments = This could not be looked up: { $reason }
 call-unknown_user = There is no person with this number.
 call-needs_connection = Connect your account with the server of this function first.
 call-unknown_tool = This function is not available here.
-worktime-too-long = This span of time is too long. Please ask for a shorter one.
 call-tool_timeout = Looking this up took too long. Please try again in a moment.
 call-canceled = Looking this up was canceled.
 call-outcome_unknown = It is not known whether this was carried out. Please check the result before you repeat it.
@@ -53,139 +52,15 @@ offline-can = I can look up: { $things }.
 offline-can-nothing = I was given no tool that I could use here.
 offline-connect = To ask freely, connect a language model with OPENAI_API_KEY or OPENAI_BASE_URL.
 offline-no-format = I am a simple planner and not a language model, so I cannot answer in a given JSON format.
-offline-thing-get_requests = requests (“Which requests are open?”)
-offline-thing-get_todos = tasks (“My tasks for today”)
-offline-thing-get_worktime = working time (“How long have I worked today?”)
-offline-thing-get_cerebro_articles = articles (“Articles about emergencies”)
-offline-thing-get_user_info = who you are (“Who am I?”)
-offline-thing-create_request = new requests (“Create a request: repair the printer”)
-offline-thing-search_flights = flights ("Find business flights from FRA to JFK on March 15")
-offline-thing-select_itinerary = choosing a flight that was shown ("Take the second one")
-offline-thing-search_knowledge_base = documents ("What does the travel policy say about trains?")
-offline-thing-remember = remembering something ("Remember that I like aisle seats")
 
-# Requests and tasks.
-requests-found = { $count ->
-    [one] One request{ $filter }:
-   *[other] { $count } requests{ $filter }:
-}
-requests-none = No requests found{ $filter }.
-request-created = Request no. { $id } “{ $title }” was created.
-todos-found = { $count ->
-    [one] One task{ $filter }:
-   *[other] { $count } tasks{ $filter }:
-}
-todos-none = No tasks found{ $filter }.
-filter-due-day = due { $day }
-filter-due-span = due { $from } to { $to }
-filter-user = person { $id }
-filter-branch = branch { $id }
-row-due = due { $day }
-row-requester = from { $name }
-row-responsible = responsible: { $name }
-rows-more = There are more; the newest { $count } are shown.
-status-open = open
-status-in_progress = in progress
-status-improval = in improvement
-status-quality_control = in quality control
-status-done = done
-status-cancelled = cancelled
-
-# Working time.
-worktime-day = Working time on { $day }{ $filter }: { $total }
-worktime-span = Working time from { $from } to { $to }{ $filter }: { $total }
-worktime-none-day = No working time recorded on { $day }{ $filter }.
-worktime-none-span = No working time recorded from { $from } to { $to }{ $filter }.
-worktime-running = The clock is running.
-worktime-stopped = The clock is not running.
-worktime-line = { $day }, { $start } to { $end } ({ $total })
-worktime-line-running = { $day }, since { $start } ({ $total }, running)
-worktime-more = { $count ->
-    [one] One more entry is not listed.
-   *[other] { $count } more entries are not listed.
-}
+# Durations.
 duration-minutes = { $minutes } min
 duration-hours = { $hours } h
 duration-hours-minutes = { $hours } h { $minutes } min
 
-# Articles.
-articles-found = { $count ->
-    [one] One article{ $filter }:
-   *[other] { $count } articles{ $filter }:
-}
-articles-none = No articles found{ $filter }.
-articles-term = about “{ $term }”
-articles-tags = tagged { $tags }
-articles-more = There are more; { $count } are shown.
-
-# People.
-person-name = { $first } { $last } (no. { $id })
-person-email = Email: { $email }
-person-branch = Branch: { $branch }
-person-roles = Roles: { $roles }
-person-no-roles = No roles
-
-knowledge-none = I found nothing about this in our knowledge base. Shall I search the web instead?
-knowledge-none-at-all = I found nothing about this in our knowledge base.
-knowledge-found = { $count ->
-    [one] I found one passage about this:
-   *[other] I found { $count } passages about this:
-}
-
-# Flights.
-flights-miles = { $miles } miles + { $taxes }
-flights-taxes-unknown = taxes unknown
-flights-sandbox = This is sample data: no flight search is set up here, and these flights are made up.
-flights-awards = Award flights { $from } → { $to } on { $day } ({ $cabin }):
-flights-awards-return = Award flights back { $from } → { $to } on { $day } ({ $cabin }):
-flights-cash = Flights for money { $from } → { $to } on { $day } ({ $cabin }):
-flights-none = No flights found: { $from } → { $to } on { $day } ({ $cabin }).
-flights-cabin-economy = economy
-flights-cabin-premium_economy = premium economy
-flights-cabin-business = business
-flights-cabin-first = first
-flights-nonstop = nonstop
-flights-stops = { $count ->
-    [one] 1 stop
-   *[other] { $count } stops
-}
-flights-seats = { $count ->
-    [one] 1 seat left
-   *[other] { $count } seats left
-}
-flights-total = { $price } in all for { $count } travellers
-flights-also = also sold as { $numbers }
-flights-unchecked = the limit on taxes could not be checked
-flights-missing-provider = { $provider } is missing from this answer: { $reason }.
-flights-reason-quota = its quota is used up
-flights-reason-credentials = its credentials are not accepted
-flights-reason-timeout = no answer in time
-flights-reason-upstream = the service is failing
-flights-reason-bad_response = the service sent something unreadable
-flights-reason-not_configured = not set up
-flights-reason-award_only = not asked
-flights-no-cash-source = No source of flights for money is set up.
-flights-ask = To search flights I still need: { $missing }.
-flights-ask-origin = the airport of departure
-flights-ask-destination = the destination
-flights-ask-depart_date = the date of departure
-flights-ask-cabin = the cabin (economy, premium economy, business or first)
-flights-unknown_airport = I do not know the airport "{ $place }". Please give an IATA code, such as FRA.
-flights-same_airports = Departure and destination are the same ({ $place }).
-flights-too_many_passengers = At most { $most } people with a seat can be searched for, and no more infants than adults.
-flights-unknown_program = I do not know the loyalty program "{ $program }". Known are: { $known }.
-flights-unknown_currency = I do not know the currency "{ $currency }". Please give a code of three letters, such as EUR or USD.
-flights-date_in_past = { $day } is in the past.
-flights-date_too_far = { $day } is too far ahead; flights are on sale up to 361 days in advance.
-flights-return_before_departure = The return flight is before the outbound flight.
-flights-invalid = { $field } cannot be used as it is.
-flights-selected = Selected: { $flight }
-flights-none-shown = No flight has been shown yet that could be selected.
-flights-no-such = { $count ->
-    [one] One flight was shown; please choose 1.
-   *[other] { $count } flights were shown; please choose one of them.
-}
+# The tool `remember`.
 remembered = Noted: { $content }
+remember-ability = remembering something ("Remember that I like aisle seats")
 
 # Texts on channels such as WhatsApp.
 channel-waits = This needs an approval by { $roles }: { $tool }. You get an answer here as soon as it is decided.

@@ -1,4 +1,4 @@
-# The texts for users in Spanish. All three files have the same keys and variables; a test compares them.
+# The texts of the kernel for users in Spanish. All three files have the same keys and variables; a test compares them.
 
 # Errors of turns, by error code.
 error-step_limit = El asistente necesitó más pasos de los permitidos y no encontró respuesta.
@@ -29,7 +29,6 @@ call-invalid_arguments = No se pudo consultar así: { $reason }
 call-unknown_user = No hay ninguna persona con ese número.
 call-needs_connection = Conecte primero su cuenta con el servidor de esta función.
 call-unknown_tool = Esta función no está disponible aquí.
-worktime-too-long = Ese periodo es demasiado largo. Pregunta por uno más corto.
 call-tool_timeout = La consulta tardó demasiado. Inténtalo de nuevo en un momento.
 call-canceled = La consulta se canceló.
 call-outcome_unknown = No se sabe si esto se llevó a cabo. Comprueba el resultado antes de repetirlo.
@@ -53,139 +52,15 @@ offline-can = Puedo consultar: { $things }.
 offline-can-nothing = No tengo ninguna herramienta que pueda usar aquí.
 offline-connect = Para preguntar libremente, conecta un modelo de lenguaje con OPENAI_API_KEY u OPENAI_BASE_URL.
 offline-no-format = Soy un planificador sencillo y no un modelo de lenguaje, así que no puedo responder en un formato JSON dado.
-offline-thing-get_requests = solicitudes («¿Qué solicitudes hay abiertas?»)
-offline-thing-get_todos = tareas («Mis tareas de hoy»)
-offline-thing-get_worktime = horas de trabajo («¿Cuánto he trabajado hoy?»)
-offline-thing-get_cerebro_articles = artículos («Artículos sobre emergencias»)
-offline-thing-get_user_info = tus datos («¿Quién soy?»)
-offline-thing-create_request = nuevas solicitudes («Crea una solicitud: reparar la impresora»)
-offline-thing-search_flights = vuelos («Busca vuelos en business de MAD a JFK el 15 de marzo»)
-offline-thing-select_itinerary = elegir un vuelo mostrado («Toma el segundo»)
-offline-thing-search_knowledge_base = documentos («¿Qué dice la política de viajes sobre los trenes?»)
-offline-thing-remember = recordar algo («Recuerda que prefiero pasillo»)
 
-# Requests and tasks.
-requests-found = { $count ->
-    [one] Una solicitud{ $filter }:
-   *[other] { $count } solicitudes{ $filter }:
-}
-requests-none = No se encontraron solicitudes{ $filter }.
-request-created = La solicitud n.º { $id } «{ $title }» fue creada.
-todos-found = { $count ->
-    [one] Una tarea{ $filter }:
-   *[other] { $count } tareas{ $filter }:
-}
-todos-none = No se encontraron tareas{ $filter }.
-filter-due-day = vence el { $day }
-filter-due-span = vence del { $from } al { $to }
-filter-user = persona { $id }
-filter-branch = sucursal { $id }
-row-due = vence el { $day }
-row-requester = de { $name }
-row-responsible = responsable: { $name }
-rows-more = Hay más; se muestran las { $count } más recientes.
-status-open = abierta
-status-in_progress = en curso
-status-improval = en mejora
-status-quality_control = en control de calidad
-status-done = hecha
-status-cancelled = cancelada
-
-# Working time.
-worktime-day = Tiempo de trabajo del { $day }{ $filter }: { $total }
-worktime-span = Tiempo de trabajo del { $from } al { $to }{ $filter }: { $total }
-worktime-none-day = No hay tiempo de trabajo registrado el { $day }{ $filter }.
-worktime-none-span = No hay tiempo de trabajo registrado del { $from } al { $to }{ $filter }.
-worktime-running = El registro está en marcha.
-worktime-stopped = El registro no está en marcha.
-worktime-line = { $day }, de { $start } a { $end } ({ $total })
-worktime-line-running = { $day }, desde { $start } ({ $total }, en marcha)
-worktime-more = { $count ->
-    [one] Hay una entrada más que no se detalla.
-   *[other] Hay { $count } entradas más que no se detallan.
-}
+# Durations.
 duration-minutes = { $minutes } min
 duration-hours = { $hours } h
 duration-hours-minutes = { $hours } h { $minutes } min
 
-# Articles.
-articles-found = { $count ->
-    [one] Un artículo{ $filter }:
-   *[other] { $count } artículos{ $filter }:
-}
-articles-none = No se encontraron artículos{ $filter }.
-articles-term = sobre «{ $term }»
-articles-tags = con las etiquetas { $tags }
-articles-more = Hay más; se muestran { $count }.
-
-# People.
-person-name = { $first } { $last } (n.º { $id })
-person-email = Correo: { $email }
-person-branch = Sucursal: { $branch }
-person-roles = Roles: { $roles }
-person-no-roles = Sin roles
-
-knowledge-none = No he encontrado nada sobre esto en nuestra base de conocimientos. ¿Busco en la web en su lugar?
-knowledge-none-at-all = No he encontrado nada sobre esto en nuestra base de conocimientos.
-knowledge-found = { $count ->
-    [one] He encontrado un pasaje sobre esto:
-   *[other] He encontrado { $count } pasajes sobre esto:
-}
-
-# Flights.
-flights-miles = { $miles } millas + { $taxes }
-flights-taxes-unknown = tasas desconocidas
-flights-sandbox = Son datos de ejemplo: aquí no hay ninguna búsqueda de vuelos configurada y estos vuelos son inventados.
-flights-awards = Vuelos con millas { $from } → { $to } el { $day } ({ $cabin }):
-flights-awards-return = Vuelos de vuelta con millas { $from } → { $to } el { $day } ({ $cabin }):
-flights-cash = Vuelos de pago { $from } → { $to } el { $day } ({ $cabin }):
-flights-none = No se encontraron vuelos: { $from } → { $to } el { $day } ({ $cabin }).
-flights-cabin-economy = turista
-flights-cabin-premium_economy = turista premium
-flights-cabin-business = business
-flights-cabin-first = primera
-flights-nonstop = sin escalas
-flights-stops = { $count ->
-    [one] 1 escala
-   *[other] { $count } escalas
-}
-flights-seats = { $count ->
-    [one] queda 1 plaza
-   *[other] quedan { $count } plazas
-}
-flights-total = { $price } en total para { $count } viajeros
-flights-also = también se vende como { $numbers }
-flights-unchecked = no se pudo comprobar el límite de tasas
-flights-missing-provider = Falta { $provider } en esta respuesta: { $reason }.
-flights-reason-quota = su cupo está agotado
-flights-reason-credentials = no acepta las credenciales
-flights-reason-timeout = no respondió a tiempo
-flights-reason-upstream = el servicio falla
-flights-reason-bad_response = el servicio envió algo ilegible
-flights-reason-not_configured = no está configurado
-flights-reason-award_only = no se preguntó
-flights-no-cash-source = No hay ninguna fuente configurada de vuelos de pago.
-flights-ask = Para buscar vuelos todavía necesito: { $missing }.
-flights-ask-origin = el aeropuerto de salida
-flights-ask-destination = el destino
-flights-ask-depart_date = la fecha de salida
-flights-ask-cabin = la clase (turista, turista premium, business o primera)
-flights-unknown_airport = No conozco el aeropuerto «{ $place }». Indica un código IATA, por ejemplo FRA.
-flights-same_airports = La salida y el destino son iguales ({ $place }).
-flights-too_many_passengers = Se pueden buscar como máximo { $most } personas con asiento, y no más bebés que adultos.
-flights-unknown_program = No conozco el programa de millas «{ $program }». Conozco: { $known }.
-flights-unknown_currency = No conozco la moneda «{ $currency }». Indica un código de tres letras, como EUR o USD.
-flights-date_in_past = El { $day } ya ha pasado.
-flights-date_too_far = El { $day } queda demasiado lejos; los vuelos se venden hasta 361 días antes.
-flights-return_before_departure = La vuelta es anterior a la ida.
-flights-invalid = El dato { $field } no se puede usar así.
-flights-selected = Elegido: { $flight }
-flights-none-shown = Todavía no se ha mostrado ningún vuelo que elegir.
-flights-no-such = { $count ->
-    [one] Se mostró un vuelo; elige el 1.
-   *[other] Se mostraron { $count } vuelos; elige uno de ellos.
-}
+# The tool `remember`.
 remembered = Anotado: { $content }
+remember-ability = recordar algo («Recuerda que prefiero pasillo»)
 
 # Textos en canales como WhatsApp.
 channel-waits = Esto necesita la aprobación de { $roles }: { $tool }. La respuesta llegará aquí en cuanto se decida.

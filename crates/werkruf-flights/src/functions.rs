@@ -13,6 +13,7 @@ use super::flights::Flights;
 use super::offer::Award;
 use super::provider_error::{ProviderError, Reason};
 use super::request::{ParsedRequest, Request};
+use super::texts::TEXTS;
 use super::tool::{SEARCH_FLIGHTS, SearchFlights};
 use super::{choose, legacy};
 
@@ -87,7 +88,7 @@ impl FlightFunction {
 
     async fn search(&self, body: Value, invocation: &Invocation) -> Result<Value, Failure> {
         let today = self.flights.clock().now().to_zoned(invocation.time_zone()).date();
-        let caller = Caller { today, texts: invocation.texts() };
+        let caller = Caller { today, texts: invocation.texts().with(&TEXTS) };
         let (provider, results) = match self.endpoint {
             Endpoint::Seatsaero => ("seatsaero", 5),
             Endpoint::Amadeus => ("amadeus", 10),

@@ -35,6 +35,7 @@ mod select_itinerary;
 mod sqlite;
 mod store;
 mod summary;
+mod texts;
 mod tool;
 
 use std::sync::Arc;

@@ -32,11 +32,12 @@ mod tests {
 
     use super::{miles, money};
     use crate::money::Money;
+    use crate::texts::TEXTS;
 
     #[test]
     fn prices_follow_the_language() {
         let taxes = Money::of_minor(45_000, Some("USD"));
-        let written = |locale: &str, taxes: Option<&Money>| miles(&Texts::of(locale), 85_000, taxes);
+        let written = |locale: &str, taxes: Option<&Money>| miles(&Texts::of(locale).with(&TEXTS), 85_000, taxes);
         assert_eq!(written("de-DE", Some(&taxes)), "85.000 Meilen + 450,00 $");
         assert_eq!(written("en-US", Some(&taxes)), "85,000 miles + $450.00");
         assert_eq!(written("es-ES", Some(&taxes)), "85.000 millas + 450,00 $");

@@ -3,13 +3,14 @@ use serde_json::{Value, json};
 use werkruf_contract::{Failure, Texts, ToolErrorType};
 
 use super::{ParsedRequest, Request};
+use crate::texts::TEXTS;
 
 const TODAY: Date = date(2026, 11, 15);
 
 fn read(mut change: Value) -> Result<ParsedRequest, Failure> {
     let mut whole = json!({"origin": "FRA", "destination": "JFK", "depart_date": "2026-12-01", "cabin": "BUSINESS"});
     whole.as_object_mut().unwrap().append(change.as_object_mut().unwrap());
-    Request::read(serde_json::from_value(whole).unwrap(), TODAY, &Texts::of("de"))
+    Request::read(serde_json::from_value(whole).unwrap(), TODAY, &Texts::of("de").with(&TEXTS))
 }
 
 fn code(change: &Value) -> String {

@@ -12,6 +12,7 @@ use werkruf_contract::{Deadline, Effect, Failure, Invocation, Reply, State, Text
 
 use crate::flights::{DETAILS_TIMEOUT, Flights};
 use crate::last_results::LAST_RESULTS;
+use crate::texts::TEXTS;
 
 const SELECTED: &str = "selected_itineraries";
 /// Keeps the session state small.
@@ -62,11 +63,12 @@ impl Tool for SelectItinerary {
         let description = "Chooses one of the flights search_flights showed last, by its number. Use it when the person decides for one.";
         let mut spec = ToolSpec::new("select_itinerary", description, Effect::Read);
         spec.answers_directly = true;
+        spec.texts = Some(&TEXTS);
         spec
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Selected>, Failure> {
-        let texts = invocation.texts();
+        let texts = invocation.texts().with(&TEXTS);
         let mut chosen = shown(args.index, &invocation, &texts)?;
         self.add_details(&mut chosen, &invocation).await;
         Ok(select(chosen, &invocation, &texts))

@@ -16,6 +16,7 @@ use super::offer::{Award, Cash};
 use super::provider::Report;
 use super::request::{ParsedRequest, Request};
 use super::summary::SearchSummary;
+use super::texts::TEXTS;
 use super::{choose, last_results, legacy, propose};
 
 /// Time before the call's deadline that is reserved for rendering the answer.
@@ -64,11 +65,12 @@ impl Tool for SearchFlights {
         spec.judges_values = true;
         // Amadeus offers for many travellers are large and are returned as received.
         spec.max_response_bytes = 8 * 1024 * 1024;
+        spec.texts = Some(&TEXTS);
         spec
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Answer>, Failure> {
-        let texts = invocation.texts();
+        let texts = invocation.texts().with(&TEXTS);
         let today = self.0.clock().now().to_zoned(invocation.time_zone()).date();
         let args = args.completed(&invocation.state, invocation.context.defaults.get(SEARCH_FLIGHTS));
         let request = match Request::read(args, today, &texts)? {

@@ -1,5 +1,5 @@
 -- The seeds' `text_search_chunks` and `match_chunks`, for programs that query the database. The server searches with its own index
--- (src/knowledge) and needs none of this; the rankings of both may differ. Functions show the rows that row-level security shows the
+-- (`src/index.rs`) and needs none of this; the rankings of both may differ. Functions show the rows that row-level security shows the
 -- caller; a caller who sees several tenants gets the best of all of them.
 
 -- The configuration of PostgreSQL's text search for a language code such as `de-AT`; `simple`, which has no stems, for any other.

@@ -1,7 +1,8 @@
 //! Threads for the long computations of an ingest.
 //!
 //! They have a lower priority than the threads that answer requests: where processors are scarce, a search does not wait for a computation
-//! that has just got a time slice. No lock of an index is held here, because a thread of low priority would keep it for too long.
+//! that has just got a time slice. A lock of an index is held here for a small slice of chunks only: adding them with the usual priority was
+//! measured, and searches were slower.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,6 +28,12 @@ pub async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
     let failed = || StoreError::Broken("a computation did not end".to_owned());
     THREADS.get_or_init(start).send(job).await.map_err(|_| failed())?;
     result.await.map_err(|_| failed())
+}
+
+/// Lets a waiting thread run. Called between small steps of a computation: without it, Linux lets a thread of low priority end its time
+/// slice of milliseconds, however urgent the thread that waits.
+pub(super) fn give_way() {
+    std::thread::yield_now();
 }
 
 /// Starts a thread for every second processor.

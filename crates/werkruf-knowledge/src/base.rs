@@ -102,8 +102,12 @@ impl KnowledgeBase {
         &self.clock
     }
 
-    /// Adds documents in one transaction. They are searchable by words when the call returns.
+    /// Adds documents in one transaction. They are searchable by words when the call returns. It waits while searches need the processors.
     pub async fn add(&self, tenant_id: Uuid, collection: Option<String>, documents: Vec<Document>) -> Result<(Added, String), StoreError> {
+        self.library.pace.write(self.add_now(tenant_id, collection, documents)).await
+    }
+
+    async fn add_now(&self, tenant_id: Uuid, collection: Option<String>, documents: Vec<Document>) -> Result<(Added, String), StoreError> {
         let clock = self.clock.clone();
         // Splitting a few megabytes takes a while, so it does not run on a thread that serves requests.
         let documents = compute(move || documents.into_iter().map(|document| document.cut(&clock)).collect()).await?;
@@ -156,6 +160,7 @@ impl KnowledgeBase {
 
     /// Searches each collection, with one vector of the query. If the embedder does not answer in time, the search uses words only.
     pub async fn search(&self, request: SearchRequest) -> Result<Vec<SearchAnswer>, StoreError> {
+        self.library.pace.note_search();
         let SearchRequest { grantee, user_id, collections, query, top_k, mode, models } = request;
         let embedder = self.embedder.as_ref().filter(|_| mode == SearchMode::Hybrid);
         let tenant_id = grantee.tenant_id();

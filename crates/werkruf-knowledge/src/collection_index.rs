@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::RwLock;
 
 use super::analysis::{Analysis, IndexedChunk};
+use super::background::give_way;
 use super::chunks::Chunk;
 use super::collection_languages::CollectionLanguages;
 use super::index::Index;
@@ -135,6 +136,7 @@ pub(super) fn analyse(page: Vec<ChangedChunk>, languages: &CollectionLanguages) 
             document_id: chunk.document_id,
             ordinal: chunk.position,
         };
+        give_way();
         NewChunk { analysis: Analysis::of(&indexed), code: chunk.language, guessed: chunk.guessed }
     });
     analysed.collect()
@@ -151,6 +153,8 @@ pub(super) fn add_chunks(target: &SharedIndex, chunks: Vec<NewChunk>, removed: &
                 return false;
             }
         }
+        drop(index);
+        give_way();
     }
     true
 }

@@ -15,6 +15,8 @@ pub struct CollectionLanguages {
     codes: Vec<String>,
     analysed: Vec<Language>,
     main: Option<Language>,
+    /// Whether some documents are in a language without a code.
+    has_others: bool,
 }
 
 impl CollectionLanguages {
@@ -30,8 +32,12 @@ impl CollectionLanguages {
         let count = |one: Language| -> i64 {
             rows.iter().filter(|row| row.code.as_deref().and_then(Language::parse) == Some(one)).map(|row| row.documents).sum()
         };
+        // Documents that do not show their language, such as tables and short notes, are left out: every collection has some, and they are
+        // usually in its language.
+        let others: i64 = rows.iter().filter(|row| row.code.is_none() && row.guessed).map(|row| row.documents).sum();
+        let has_others = others > 0 && others * RARE >= all + others;
         let main = analysed.iter().copied().max_by_key(|one| (count(*one), std::cmp::Reverse(*one)));
-        Self { codes, analysed, main }
+        Self { codes, analysed, main, has_others }
     }
 
     /// Whether no language is known.
@@ -58,7 +64,7 @@ impl CollectionLanguages {
     /// The weight of the vectors for a model that supports these languages.
     pub fn alpha(&self, model: &[String]) -> f32 {
         let known = |code: &String| model.iter().any(|other| base(other) == base(code));
-        if !self.codes.is_empty() && self.codes.iter().all(known) { FIT } else { UNFIT }
+        if !self.codes.is_empty() && !self.has_others && self.codes.iter().all(known) { FIT } else { UNFIT }
     }
 }
 
@@ -80,6 +86,17 @@ mod tests {
         assert!((CollectionLanguages::of(&[row("en", true, 9)]).alpha(&english) - FIT).abs() < f32::EPSILON);
         assert!((CollectionLanguages::of(&[row("en", true, 9), row("de", true, 1)]).alpha(&english) - UNFIT).abs() < f32::EPSILON);
         assert!((CollectionLanguages::of(&[]).alpha(&english) - UNFIT).abs() < f32::EPSILON);
+    }
+
+    #[test]
+    fn documents_in_a_language_without_a_code_count_and_documents_without_signs_do_not() {
+        let without_code = |guessed: bool, documents: i64| LanguageCount { code: None, guessed, documents };
+        let alpha = |rows: &[LanguageCount]| CollectionLanguages::of(rows).alpha(&["en".to_owned()]);
+        assert!((alpha(&[without_code(true, 90), row("en", true, 10)]) - UNFIT).abs() < f32::EPSILON, "mostly French");
+        assert!((alpha(&[row("en", true, 97), without_code(true, 3)]) - UNFIT).abs() < f32::EPSILON, "more than one in fifty");
+        assert!((alpha(&[row("en", true, 99), without_code(true, 1)]) - FIT).abs() < f32::EPSILON, "a wrong guess");
+        assert!((alpha(&[row("en", true, 9), without_code(false, 1)]) - FIT).abs() < f32::EPSILON, "a short note");
+        assert!((alpha(&[row("en", true, 9), without_code(true, 0)]) - FIT).abs() < f32::EPSILON, "deleted");
     }
 
     #[test]

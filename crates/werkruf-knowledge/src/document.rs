@@ -1,6 +1,6 @@
 //! A document as a client sends it, and its conversion into rows.
 
-use crate::{CUT, NewDocument, chunks, guess_language};
+use crate::{CUT, Guess, NewDocument, chunks, guess_language};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -34,8 +34,14 @@ impl Document {
         let digest = digest(&[CUT, &title, &text, given.as_deref().unwrap_or_default(), &metadata]);
         // Every chunk is indexed with the title, so a longer one would multiply the text.
         let title: String = title.chars().take(MAX_TITLE).collect();
-        let guessed = given.is_none();
-        let language = given.or_else(|| guess_language(&format!("{title}\n{text}")).map(|language| language.code().to_owned()));
+        let (language, guessed) = match given {
+            Some(code) => (Some(code), false),
+            None => match guess_language(&format!("{title}\n{text}")) {
+                Guess::Known(language) => (Some(language.code().to_owned()), true),
+                Guess::Other => (None, true),
+                Guess::Unclear => (None, false),
+            },
+        };
         let mut cut = chunks(&text);
         if cut.is_empty() && !title.trim().is_empty() {
             // A document with only a title is searchable by its title.
@@ -99,5 +105,14 @@ mod tests {
         assert_eq!((guessed.language.as_deref(), guessed.guessed), (Some("de"), true));
         let given = Document { text, language: Some("fr".to_owned()), ..Document::default() }.cut(&clock);
         assert_eq!((given.language.as_deref(), given.guessed), (Some("fr"), false));
+    }
+
+    #[test]
+    fn a_text_in_another_language_differs_from_one_without_signs() {
+        let cut = |text: &str| Document { text: text.to_owned(), ..Document::default() }.cut(&Clock::system(0));
+        let french = cut("Le bagage à main ne doit pas peser plus de huit kilos.");
+        assert_eq!((french.language, french.guessed), (None, true));
+        let short = cut("Boeing 777-300ER cabin");
+        assert_eq!((short.language, short.guessed), (None, false));
     }
 }

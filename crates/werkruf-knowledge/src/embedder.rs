@@ -191,7 +191,8 @@ impl Embedder {
         let models = self.models_for(tenant_id, "");
         let vectors = vectors(&*models, batch).await?;
         self.check_sizes(&**library.store(), &vectors).await?;
-        library.put_vectors(self.model.clone(), batch, vectors).await.map_err(|error| store_failure(&error))?;
+        let storing = library.put_vectors(self.model.clone(), batch, vectors);
+        library.pace.write(storing).await.map_err(|error| store_failure(&error))?;
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::words::folded;
+use super::words::{folded, is_alphabetic};
 
 /// A language with its own stemmer and function words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ const ENGLISH: &str = "a an and are as at be but by for if in into is it no not 
     was will with what which who whom how when where why do does did can could should would has have had been its from about than were";
 const SPANISH: &str = "el la los las un una unos unas y o u e pero no de del a al en con por para sin sobre que qué quién quien cuál cuales \
     cuáles cual cómo como cuándo cuando dónde donde cuánto cuántos cuántas es son fue fueron era eran ser ha han se su sus lo le les este \
-    esta estos estas ese esa más muy entre desde hasta";
+    esta estos estas ese esa más muy entre desde hasta puede pueden";
 
 /// Function words of languages without an analysis, so that their texts are not taken for Spanish or German.
 static OTHER_WORDS: LazyLock<[HashSet<&str>; 5]> =
@@ -74,13 +74,33 @@ const CATALAN: &str = "el la els les un una i o però no de del dels d a al als 
 const DUTCH: &str = "de het een en of maar niet geen is zijn was waren wordt worden heeft hebben in op aan uit bij met naar van voor over onder om \
     als ook er hij zij wij ik je zich wat wie hoe waar wanneer waarom welke dat die dit deze te tot nog zeer";
 
+/// The last letter of the Latin blocks of Unicode.
+const LAST_LATIN: char = '\u{24f}';
+
+/// What the words of a text say about its language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guess {
+    Known(Language),
+    /// A language without an analysis.
+    Other,
+    /// The words do not show the language, because the text is short, a table or a list of names.
+    Unclear,
+}
+
 /// The required lead over the second-best language.
 const MARGIN: usize = 2;
+/// The fewest signs of a language without an analysis. One accent is two signs, and known languages have it in a few words: "Nota de crédito".
+const OTHER_SIGNS: usize = 4;
+/// A text of this many words shows its language: in prose of a known language more than one word in ten is a sign of it.
+const LONG: usize = 30;
+const SIGNS: usize = 10;
 
-/// The language of these normalised words, or `None` if no language has a clear lead, or one without an analysis has it.
-pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>) -> Option<Language> {
+/// The language of these normalised words.
+pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>) -> Guess {
     let (mut signs, mut others) = ([0_usize; 3], [0_usize; 5]);
+    let (mut all, mut foreign_script) = (0_usize, 0_usize);
     for word in words {
+        all += usize::from(is_alphabetic(word));
         for language in Language::ALL {
             signs[language as usize] += usize::from(language.has_function_word(word));
         }
@@ -93,19 +113,28 @@ pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>) -> Option<Language
             signs[Language::Es as usize] += count("ñáíóú");
             let foreign = [count("èêëàâçùûîïôœé"), count("àèìòùé"), count("ãõçâêôàáíóú"), count("àèòçïíóú"), count("ëï")];
             others.iter_mut().zip(foreign).for_each(|(sum, count)| *sum += count);
+            foreign_script += usize::from(is_alphabetic(word) && word.chars().all(|letter| letter > LAST_LATIN));
         }
     }
-    let best = Language::ALL.into_iter().max_by_key(|language| (signs[*language as usize], std::cmp::Reverse(*language)))?;
-    let next = Language::ALL.into_iter().filter(|language| *language != best).map(|language| signs[language as usize]).max()?;
+    let best = Language::ALL.into_iter().max_by_key(|language| (signs[*language as usize], std::cmp::Reverse(*language)));
+    let best = best.unwrap_or(Language::En);
+    let most = signs[best as usize];
+    let next = Language::ALL.into_iter().filter(|language| *language != best).map(|language| signs[language as usize]).max().unwrap_or(0);
     let other = others.into_iter().max().unwrap_or(0);
-    (signs[best as usize] >= next + MARGIN && signs[best as usize] > other).then_some(best)
+    if most >= next + MARGIN && most > other {
+        Guess::Known(best)
+    } else if other >= (most + MARGIN).max(OTHER_SIGNS) || 2 * foreign_script > all || (all >= LONG && most * SIGNS < all) {
+        Guess::Other
+    } else {
+        Guess::Unclear
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::guess_language;
 
-    use super::Language;
+    use super::{Guess, Language};
 
     #[test]
     fn texts_of_the_supported_languages_are_recognised() {
@@ -118,12 +147,12 @@ mod tests {
             ("El equipaje de mano no puede pesar más de ocho kilos y se entrega en la puerta.", Language::Es),
             ("La tarjeta de embarque se envía por correo", Language::Es),
         ] {
-            assert_eq!(guess_language(text), Some(language), "{text}");
+            assert_eq!(guess_language(text), Guess::Known(language), "{text}");
         }
     }
 
     #[test]
-    fn other_languages_are_unknown() {
+    fn other_languages_are_recognised_as_such() {
         for text in [
             "Les miles expirent au bout de trois ans si vous ne volez pas avec la compagnie.",
             "Le bagage à main ne doit pas peser plus de huit kilos et il est remis à la porte.",
@@ -137,8 +166,28 @@ mod tests {
             "O cartão de embarque é enviado por correio para todos os passageiros da reserva.",
             "L'equipatge de mà no pot pesar més de vuit quilos i es lliura a la porta.",
             "De handbagage mag niet meer dan acht kilo wegen en wordt bij de deur afgegeven.",
+            "Срок действия миль истекает через три года.",
+            "マイルは三年後に失効します。",
         ] {
-            assert_eq!(guess_language(text), None, "{text}");
+            assert_eq!(guess_language(text), Guess::Other, "{text}");
+        }
+        // A language without a list of function words: a long text without those of the others.
+        let indonesian = "Mil kedaluwarsa setelah tiga tahun jika tidak digunakan. Bagasi kabin tidak boleh lebih dari delapan kilogram dan \
+            diserahkan sebelum naik pesawat. Perubahan tiket dikenakan biaya lima puluh euro. Kursi dapat dipilih sampai satu hari sebelum keberangkatan.";
+        assert_eq!(guess_language(indonesian), Guess::Other);
+    }
+
+    #[test]
+    fn a_text_without_signs_is_unclear() {
+        for text in [
+            "",
+            "E-7730",
+            "Boeing 777-300ER cabin",
+            "Award chart: 56,000 miles each way",
+            "Anna Kramer, Leo Okafor, Aachen",
+            "Nota de crédito",
+        ] {
+            assert_eq!(guess_language(text), Guess::Unclear, "{text}");
         }
     }
 }

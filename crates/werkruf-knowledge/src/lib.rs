@@ -19,6 +19,7 @@ mod index;
 mod index_loading;
 mod language;
 mod library;
+mod pace;
 mod parts;
 mod postgres;
 mod postgres_write;
@@ -32,6 +33,7 @@ mod sqlite;
 mod sqlite_write;
 mod stem;
 mod stored_terms;
+mod texts;
 mod vectors;
 mod words;
 
@@ -48,7 +50,7 @@ pub use collection_languages::CollectionLanguages;
 pub use document::Document;
 pub use embedder::Embedder;
 pub use index::Index;
-pub use language::Language;
+pub use language::{Guess, Language};
 pub use library::{Library, SearchQuery, SearchResult};
 pub use rights::{CollectionRights, EVERYBODY, Grantee, NewRights, ReadableCollection};
 pub use rows::{
@@ -64,8 +66,8 @@ pub use werkruf_contract::Trust;
 /// unchanged document is split again when it is sent again.
 pub const CUT: &str = "2";
 
-/// The language of a text, if it can be guessed.
-pub fn guess_language(text: &str) -> Option<Language> {
+/// The language of a text.
+pub fn guess_language(text: &str) -> Guess {
     let text = words::normal(text);
     language::guess(words::tokens(&text).iter().map(|token| token.word))
 }

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 use werkruf_contract::{Trust, Uuid};
 
 use super::collection_index::SharedIndex;
+use super::pace::Pace;
 use super::rights::Grantee;
 use super::rows::{ChunkRow, Knowledge, NewVector, UnembeddedChunk};
 use super::search::{Hit, IndexQuery};
@@ -35,6 +36,8 @@ pub(super) type Key = (Uuid, String);
 /// The indexes of all collections.
 pub struct Library {
     pub(super) shared: Arc<Shared>,
+    /// Holds writes back while searches come in.
+    pub(super) pace: Pace,
 }
 
 pub(super) struct Shared {
@@ -147,7 +150,7 @@ impl Library {
             queued: Notify::new(),
             scans: Semaphore::new(MAX_SCANS),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), pace: Pace::default() }
     }
 
     /// The rows.

@@ -26,7 +26,8 @@ pub struct NewDocument {
     pub title: String,
     /// A language code, given or guessed.
     pub language: Option<String>,
-    /// Whether the language was guessed from the text.
+    /// Whether the language was guessed from the text. Without a code: whether the text is in another language than those with an analysis;
+    /// false if the text does not show its language.
     pub guessed: bool,
     pub metadata: JsonText,
     /// A digest of the fields above and the text; a document with an unchanged digest is not written.
@@ -130,7 +131,7 @@ pub struct ChangedChunk {
     pub document_id: Arc<str>,
     pub position: u32,
     pub language: Option<String>,
-    /// Whether the language was guessed from the text.
+    /// As in [`NewDocument`].
     pub guessed: bool,
     pub title: String,
     pub heading: String,

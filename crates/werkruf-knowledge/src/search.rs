@@ -2,6 +2,8 @@
 //!
 //! The same rows give the same order in every database and for every insertion order: ties are broken by document and position.
 
+use std::collections::HashSet;
+
 use super::compounds::Vocabulary;
 use super::identifiers::identifiers;
 use super::index::{GRAM, Index, NAME, PART, STEM, Slot, grams};
@@ -22,6 +24,14 @@ const BEST_VECTORS: usize = 100;
 /// The number of best chunks towards which the query vector is moved, and the weight of the move (pseudo-relevance feedback).
 const FEEDBACK_CHUNKS: usize = 3;
 const FEEDBACK_WEIGHT: f32 = 0.07;
+/// The words of a query are conclusive if it has at most this many, and at most this many of this many best chunks without vectors contain all.
+const CONCLUSIVE_WORDS: usize = 3;
+const CONCLUSIVE_CHUNKS: usize = 8;
+const CONCLUSIVE_AMONG: usize = 10;
+/// A chunk with this share of a word's grams has another form of the word: "reparieren", "repariert".
+const OTHER_FORM: f32 = 0.6;
+/// The share of their weight that the vectors keep beside conclusive words.
+const CONCLUSIVE_SHARE: f32 = 0.25;
 /// The average number of postings read per chunk for one list, and the limits of the total: a query takes milliseconds for ten thousand
 /// chunks and for a hundred thousand.
 const POSTINGS_PER_CHUNK: usize = 3;
@@ -62,6 +72,8 @@ struct Terms {
     grams: Vec<(u32, f32)>,
     /// The features of each word of the query; empty for a word that the collection does not contain.
     groups: Vec<Vec<u32>>,
+    /// The grams of each word of the query that the collection contains, and the number of all its grams.
+    grams_of_words: Vec<(Vec<u32>, usize)>,
 }
 
 impl Terms {
@@ -96,9 +108,15 @@ impl Index {
         self.complete(&mut by_word, &candidates);
         self.complete(&mut by_gram, &candidates);
         let (words, grams) = (by_word.scores, by_gram.scores);
-        by_words.sort_by(|a, b| words[*b].total_cmp(&words[*a]).then_with(|| self.tie(*a, *b)));
+        by_words.sort_unstable_by(|a, b| words[*b].total_cmp(&words[*a]).then_with(|| self.tie(*a, *b)));
         let cosine = |slot: usize| near.as_ref().and_then(|near| self.vectors.cosine(near, slot));
-        let alpha = if by_vectors.is_empty() { 0.0 } else { query.alpha };
+        let alpha = if by_vectors.is_empty() {
+            0.0
+        } else if self.is_conclusive(&terms, || self.fused(&candidates, &words, &grams, None, 0.0)) {
+            CONCLUSIVE_SHARE * query.alpha
+        } else {
+            query.alpha
+        };
         let fused = |near: Option<&VectorQuery>| self.fused(&candidates, &words, &grams, near, alpha);
         let mut ranked = fused(near.as_ref());
         let best: Vec<usize> = ranked.iter().take(FEEDBACK_CHUNKS).map(|(slot, _)| *slot).collect();
@@ -126,7 +144,7 @@ impl Index {
         let scale = Scale::over(candidates, words, grams, cosine, alpha);
         let score = |slot: &usize| (*slot, scale.score(words[*slot], grams[*slot], cosine(*slot)));
         let mut ranked: Vec<(usize, f32)> = candidates.iter().map(score).collect();
-        ranked.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| self.tie(a.0, b.0)));
+        ranked.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then_with(|| self.tie(a.0, b.0)));
         ranked
     }
 
@@ -153,9 +171,12 @@ impl Index {
                     group.push(part);
                 }
             }
-            for gram in grams(token.word).iter().filter_map(|gram| self.find_feature(GRAM, gram)) {
-                Terms::add(&mut terms.grams, gram, 1.0);
+            let grams = grams(token.word);
+            let known: Vec<u32> = grams.iter().filter_map(|gram| self.find_feature(GRAM, gram)).collect();
+            for gram in &known {
+                Terms::add(&mut terms.grams, *gram, 1.0);
             }
+            terms.grams_of_words.push((known, grams.len()));
             terms.groups.push(group);
         }
         let words: Vec<&str> = tokens.iter().map(|token| token.word).filter(|word| all || is_content_word(word)).collect();
@@ -261,10 +282,32 @@ impl Index {
         a.document.cmp(&b.document).then(a.ordinal.cmp(&b.ordinal))
     }
 
+    /// Whether the words decide: a short query of which a few chunks have every word, as with an identifier or the wording of a rule. Vectors
+    /// are less exact than words there. If many chunks have every word, words do not tell them apart; if none has, the topic is in other words
+    /// there; and the words of a long query are a description, which vectors read better. `ranked` are the chunks without vectors.
+    fn is_conclusive(&self, terms: &Terms, ranked: impl FnOnce() -> Vec<(usize, f32)>) -> bool {
+        if !(1..=CONCLUSIVE_WORDS).contains(&terms.groups.len()) {
+            return false;
+        }
+        let has_all = |slot: usize| {
+            let features = self.features_of(slot);
+            let has = |group: &[u32]| group.iter().filter(|feature| features.contains(feature)).count();
+            terms.groups.iter().zip(&terms.grams_of_words).all(|(group, (grams, all))| {
+                let in_other_form = *all > 0 && has(grams) as f32 >= OTHER_FORM * *all as f32;
+                in_other_form || has(group) > 0
+            })
+        };
+        let chunks = ranked().into_iter().take(CONCLUSIVE_AMONG).filter(|(slot, _)| has_all(*slot)).count();
+        (1..=CONCLUSIVE_CHUNKS).contains(&chunks)
+    }
+
+    fn features_of(&self, slot: usize) -> HashSet<u32> {
+        self.slots[slot].forms.iter().flat_map(|form| self.forms[form.number()].features()).collect()
+    }
+
     /// The share of the query's weight that a chunk's words cover; words that the collection does not contain weigh most.
     fn coverage(&self, groups: &[Vec<u32>], slot: usize) -> f32 {
-        let features: std::collections::HashSet<u32> =
-            self.slots[slot].forms.iter().flat_map(|form| self.forms[form.number()].features()).collect();
+        let features = self.features_of(slot);
         let (mut all, mut covered) = (0.0, 0.0);
         for group in groups {
             let chunks = group.iter().map(|feature| self.features[*feature as usize].chunks).max().unwrap_or(0);

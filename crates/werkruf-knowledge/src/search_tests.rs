@@ -90,6 +90,37 @@ fn vectors_find_what_words_do_not() {
     assert!(hits[0].similarity.unwrap() > 0.9);
 }
 
+/// The numbers of the hits for a query whose vector equals that of chunk `near`; all other vectors are orthogonal to it.
+fn with_near_chunk(texts: &[&str], text: &str, near: i64) -> Vec<i64> {
+    let mut index = index(&texts.iter().map(|text| (Language::En, *text)).collect::<Vec<_>>());
+    for number in (0..).take(texts.len()) {
+        assert!(index.put_vector(number, if number == near { &[1.0, 0.0] } else { &[0.0, 1.0] }));
+    }
+    let hits = index.search(IndexQuery { vector: Some(&[1.0, 0.0]), alpha: 0.6, ..query(text) }, 10);
+    hits.iter().map(|hit| hit.number).collect()
+}
+
+#[test]
+fn words_decide_if_few_chunks_have_all_of_them() {
+    let forms = ["Form F1-1000 for the printer", "Form F2-2000 for the printer", "Form F1-3000 for the van", "A guide to the form"];
+    assert_eq!(with_near_chunk(&forms, "F1-1000", 3)[0], 0);
+    assert_eq!(with_near_chunk(&forms, "form F2 2000", 3)[0], 1);
+    assert_eq!(with_near_chunk(&["The gardener is painting walls", "Rooms"], "painted", 1)[0], 0, "another form");
+    // Among chunks with the same words the vectors decide.
+    let copies = ["A permit for the van", "A permit for the van", "A permit for the van", "Nothing else"];
+    assert_eq!(with_near_chunk(&copies, "van permits", 2)[0], 2);
+}
+
+#[test]
+fn vectors_keep_their_weight_if_words_do_not_decide() {
+    let many = ["award award award", "award a", "award b", "award c", "award d", "award e", "award f", "award g", "award h", "free seats"];
+    assert_eq!(with_near_chunk(&many, "award", 4)[0], 4, "nine chunks have the word");
+    assert_eq!(with_near_chunk(&many, "award cancellation", 9)[0], 9, "the collection does not contain the second word");
+    assert_eq!(with_near_chunk(&["award award rules", "fees of banks", "free seats"], "award fees", 2)[0], 2, "no chunk has both words");
+    let long = ["testing automated information systems", "libraries", "programs"];
+    assert_eq!(with_near_chunk(&long, long[0], 1)[0], 1, "a query of four words");
+}
+
 #[test]
 fn feedback_from_the_best_hits_breaks_a_tie() {
     // No text matches, and chunks 1 and 2 are equally far from the query; chunk 2 is closer to the best hit.

@@ -12,6 +12,7 @@ use werkruf_store::StoreError;
 use super::answerable::is_answerable;
 use super::base::{KnowledgeBase, SearchAnswer, SearchMode, SearchRequest};
 use super::rights::Grantee;
+use super::texts::TEXTS;
 
 /// How many passages are returned where the model names no number.
 const DEFAULT_TOP_K: i64 = 6;
@@ -66,6 +67,7 @@ impl Tool for SearchKnowledgeBase {
         let mut spec = ToolSpec::new("search_knowledge_base", description, Effect::Read);
         spec.timeout = Some(Duration::from_secs(10));
         spec.attempts = 2;
+        spec.texts = Some(&TEXTS);
         spec
     }
 
@@ -93,7 +95,7 @@ impl Tool for SearchKnowledgeBase {
         sources.sort_by(|one: &Source, other| other.score.total_cmp(&one.score));
         sources.truncate(limit);
         let untrusted = sources.iter().any(|source| source.trust == Trust::Untrusted);
-        let texts = invocation.texts();
+        let texts = invocation.texts().with(&TEXTS);
         let is_empty = sources.is_empty();
         let offers = is_empty && self.0.offers_ask_gpt();
         let message = message(&texts, &sources, offers);

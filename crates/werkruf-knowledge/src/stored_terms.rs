@@ -4,6 +4,7 @@
 //! of words can be matched against the numbers, so the table is as confidential as the text. The row is deleted with its chunk.
 
 use super::analysis::{Analysis, IndexedChunk};
+use super::background::give_way;
 use super::chunks::Chunk;
 use super::identifiers::identifiers;
 use super::index::{NAME, STEM};
@@ -35,6 +36,7 @@ pub fn stored_terms(batch: &NewDocuments) -> Vec<Vec<u8>> {
             for (word, key) in analysis.words() {
                 terms.push(*known.entry(key).or_insert_with(|| term(STEM, &stems.of(word, analysis.language))));
             }
+            give_way();
             let words = u32::try_from(terms.len() - names).unwrap_or(u32::MAX);
             terms.sort_unstable();
             let counted = terms.chunk_by(|a, b| a == b).map(|same| same[0] | u32::try_from(same.len()).unwrap_or(MAX_COUNT).min(MAX_COUNT));

@@ -140,8 +140,15 @@ mod tests {
 
     #[test]
     fn encoded_tools_are_cached_by_identity_up_to_a_limit() {
-        let list =
-            || Arc::new(vec![ToolDefinition { name: "f".into(), description: String::new(), parameters: true.into(), strict: true }]);
+        let list = || {
+            Arc::new(vec![ToolDefinition {
+                name: "f".into(),
+                description: String::new(),
+                parameters: true.into(),
+                strict: true,
+                texts: None,
+            }])
+        };
         let (cache, first) = (ToolCache::new(|_| Ok(vec![1])), list());
         let bytes = cache.encoded(&first).unwrap();
         assert!(Arc::ptr_eq(&bytes, &cache.encoded(&Arc::clone(&first)).unwrap()));

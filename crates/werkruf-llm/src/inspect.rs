@@ -30,7 +30,7 @@ pub fn inspect(api: WireApi, bytes: &[u8], chunk: usize) -> Value {
     };
     let mut calls: Vec<(u32, Value)> = answer.calls.iter().map(|requested| (requested.output_index, call(requested))).collect();
     calls.extend(answer.items.iter().map(|ran| (ran.output_index, item(ran))));
-    calls.sort_by_key(|(output_index, _)| *output_index);
+    calls.sort_unstable_by_key(|(output_index, _)| *output_index);
     let calls: Vec<Value> = calls.into_iter().map(|(_, call)| call).collect();
     json!({
         "text": answer.text,

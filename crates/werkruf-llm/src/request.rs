@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::civil::Date;
 use serde_json::{Map, Value};
+use werkruf_contract::TextSet;
 
 /// One message of the history, independent of the API.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +69,8 @@ pub struct ToolDefinition {
     /// The strict form of the schema if there is one, else the plain schema.
     pub parameters: Value,
     pub strict: bool,
+    /// The texts of the tool's module, for the offline planner.
+    pub texts: Option<&'static TextSet>,
 }
 
 /// Whether the model may call tools.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use jiff::civil::date;
 use serde_json::{Value, json};
+use werkruf_contract::TextSet;
 use werkruf_llm::{Answer, Delta, HistoryCall, Message, ModelRequest, OfflineProvider, Provider, TokenUsage, ToolChoice, ToolDefinition};
 
 /// Proposes a call for each tool whose name occurs in the text.
@@ -16,8 +17,13 @@ fn provider() -> OfflineProvider {
     }))
 }
 
+/// The texts of a module with one of the tools.
+static MODULE: TextSet =
+    TextSet::new("get_requests-ability = Anfragen", "get_requests-ability = requests", "get_requests-ability = solicitudes");
+
 fn tool(name: &str) -> ToolDefinition {
-    ToolDefinition { name: name.into(), description: String::new(), parameters: json!({"type": "object"}), strict: false }
+    let parameters = json!({"type": "object"});
+    ToolDefinition { name: name.into(), description: String::new(), parameters, strict: false, texts: Some(&MODULE) }
 }
 
 fn request(locale: &str, messages: Vec<Message>) -> ModelRequest {
@@ -149,7 +155,7 @@ async fn the_help_text_is_in_the_users_language() {
             assert!(answer.text.contains(part), "{locale}: {}", answer.text);
         }
         assert!(texts.len() > 1 && answer.calls.is_empty());
-        assert!(!answer.text.contains("offline-") && !answer.text.contains("operators_own"), "{}", answer.text);
+        assert!(!answer.text.contains("-ability") && !answer.text.contains("operators_own"), "{}", answer.text);
     }
 }
 

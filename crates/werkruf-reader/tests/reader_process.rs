@@ -104,7 +104,8 @@ fn limits_deny_new_descriptors() {
         let file = std::fs::File::open("/etc/passwd").err().and_then(|error| error.raw_os_error());
         let socket = TcpStream::connect(address).err().and_then(|error| error.raw_os_error());
         let memory = Vec::<u8>::new().try_reserve(usize::try_from(confine::MAX_MEMORY).unwrap()).is_err();
-        println!("probe {file:?} {socket:?} {memory}");
+        let seconds = rustix::process::getrlimit(rustix::process::Resource::Cpu).current;
+        println!("probe {file:?} {socket:?} {memory} {seconds:?}");
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -113,7 +114,7 @@ fn limits_deny_new_descriptors() {
     let output = command.args(arguments).env(PROBE, listener.local_addr().unwrap().to_string()).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     // 24 is EMFILE: too many open files.
-    assert!(printed.contains("probe Some(24) Some(24) true"), "{printed}");
+    assert!(printed.contains("probe Some(24) Some(24) true Some(60)"), "{printed}");
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use werkruf_contract::{ApprovalStatus, Principal, Uuid};
-use werkruf_store::{ApprovalFilter, ApprovalRow, Author, Decision, DecisionOutcome, NewOutboxRow, Page, StoreError, crash};
+use werkruf_store::{
+    ApprovalFilter, ApprovalRow, Author, Decision, DecisionOutcome, NewOutboxRow, Order, OutboxFilter, Page, StoreError, crash,
+};
 
 use crate::call::decision_rows;
 use crate::engine::Engine;
@@ -131,7 +133,8 @@ async fn rows_for_others(engine: &Engine, row: ApprovalRow) -> Result<Vec<NewOut
         return Ok(Vec::new());
     }
     let (store, tenant_id) = (&engine.store, row.tenant_id);
-    let asked = store.outbox.approval_rows(tenant_id, row.id).await?;
+    let all = Page::of(u32::MAX, Order::OldestFirst);
+    let asked = store.outbox.outbox(tenant_id, OutboxFilter::of_approval(row.id), all).await?;
     let mut people: HashMap<String, Arc<Principal>> = HashMap::new();
     for id in asked.iter().filter_map(|row| row.recipient.user_id.clone()).chain(row.decided_by.clone()) {
         if let Some(person) = store.people.principal(tenant_id, id.clone()).await? {

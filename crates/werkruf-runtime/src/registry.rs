@@ -113,6 +113,7 @@ impl Registry {
             description: spec.description.to_string(),
             strict: strict_schema.is_some(),
             parameters: strict_schema.unwrap_or_else(|| tool.parameters().clone()),
+            texts: spec.texts,
         };
         let slots = (spec.concurrency > 0).then(|| Arc::new(Semaphore::new(spec.concurrency)));
         self.depends_on_tenant |= !spec.tenants.is_empty();
@@ -210,6 +211,7 @@ impl Registry {
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
             strict: tool.strict,
+            texts: None,
         }));
         Offer { definitions: Arc::new(definitions), functions: Arc::from(functions) }
     }

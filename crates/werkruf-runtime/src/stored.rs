@@ -111,7 +111,7 @@ pub async fn complete_event(records: &dyn Records, tenant_id: Uuid, stream_id: U
     let stored: StoredFinal = serde_json::from_str(&row.data).map_err(|error| StoreError::Broken(error.to_string()))?;
     let filter = CallFilter { turn_id: Some(stored.turn_id), ..CallFilter::default() };
     let mut calls = records.calls(tenant_id, filter, Page::of(ALL_CALLS, Order::OldestFirst)).await?;
-    calls.sort_by_key(|call| (call.step, call.output_index));
+    calls.sort_unstable_by_key(|call| (call.step, call.output_index));
     calls.retain(|call| !is_provider_run(call));
     let state = records.conversation(tenant_id, stream_id).await?.map(|conversation| conversation.state).unwrap_or_default();
     let complete = stored.complete(state, calls.iter().map(result_of).collect());

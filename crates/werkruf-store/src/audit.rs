@@ -286,6 +286,10 @@ pub trait Audit: Send + Sync {
     fn secret_keys(&self) -> SecretKeys;
     /// Writes the entry of an act that is no write of the store.
     fn record(&self, tenant_id: Uuid, author: Author, act: Act, at: Timestamp) -> StoreFuture<'_, ()>;
+}
+
+/// Reads the log, and signs its chains again.
+pub trait AuditLog: Audit {
     /// The entries of a chain after `after`, oldest first.
     fn audit_entries(&self, tenant_id: Uuid, after: i64, limit: u32) -> StoreFuture<'_, Vec<AuditRow>>;
     /// The head of a chain; `None` for a chain without entries.

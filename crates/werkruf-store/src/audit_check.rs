@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use werkruf_contract::Uuid;
 
-use crate::{Audit, AuditHead, AuditRow, SecretKeys, StoreError};
+use crate::{AuditHead, AuditLog, AuditRow, SecretKeys, StoreError};
 
 /// Where a chain breaks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,7 +35,7 @@ pub struct AuditReport {
 const PAGE: u32 = 500;
 
 /// Checks a chain, also while acts are added to it.
-pub async fn verify_chain<A: Audit + ?Sized>(store: &A, tenant_id: Uuid) -> Result<AuditReport, StoreError> {
+pub async fn verify_chain<A: AuditLog + ?Sized>(store: &A, tenant_id: Uuid) -> Result<AuditReport, StoreError> {
     let (keys, mut check) = (store.secret_keys(), Check::default());
     let mut head = store.audit_head(tenant_id).await?;
     let found = loop {
@@ -77,7 +77,7 @@ struct Check {
 
 impl Check {
     /// Checks the entries up to the head, and then the head.
-    async fn read_to<A: Audit + ?Sized>(
+    async fn read_to<A: AuditLog + ?Sized>(
         &mut self,
         store: &A,
         tenant_id: Uuid,

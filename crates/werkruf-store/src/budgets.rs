@@ -350,18 +350,6 @@ pub struct BudgetUse {
 pub trait Budgets: Send + Sync {
     /// The budgets of all tenants that have any, or had any.
     fn all_budgets(&self) -> StoreFuture<'_, Vec<TenantBudgets>>;
-    /// Creates a budget; its counters start with what the current period has used already. False if there is one with this id, or one with the same scope, subject, period and
-    /// unit.
-    fn create_budget(&self, budget: Budget, by: Author) -> StoreFuture<'_, bool>;
-    /// False when there is none.
-    fn delete_budget(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool>;
-    /// Makes the configured budgets of all tenants these: others that were configured are deleted, and counters of those that stay go on. A budget is recognised by tenant, scope,
-    /// subject, period and unit.
-    fn put_configured_budgets(&self, budgets: Vec<Budget>, now: Timestamp) -> StoreFuture<'_, ()>;
-    /// The counters of a tenant for the periods that contain this moment: of each budget the hundred that used most.
-    fn budget_uses(&self, tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Vec<BudgetUse>>;
-    /// The counters of all tenants, for the periods that contain this moment, of which half or more is used.
-    fn half_used_budgets(&self, now: Timestamp) -> StoreFuture<'_, Vec<(Budget, BudgetUse)>>;
     /// Reserves for a request that no commit of a turn admits, and writes its estimated usage row, if there is one, in the same transaction. The row counts as used at once; so
     /// the reservation keeps the claims less what the row has used. `None`: reserved. Refused: nothing is written.
     fn reserve(
@@ -371,8 +359,26 @@ pub trait Budgets: Send + Sync {
         usage: Option<NewUsage>,
         now: Timestamp,
     ) -> StoreFuture<'_, Option<OverBudget>>;
-    /// Ends a reservation whose request was never sent, and deletes its estimated usage row.
-    fn cancel_reservation(&self, tenant_id: Uuid, id: Uuid, usage_id: Option<Uuid>) -> StoreFuture<'_, ()>;
     /// Releases expired reservations of all tenants, and counts usage rows that processes have written that did not know a new budget yet. Returns how many reservations there were.
     fn release_expired(&self, now: Timestamp) -> StoreFuture<'_, u64>;
+}
+
+/// Makes and deletes budgets.
+pub trait ManageBudgets: Send + Sync {
+    /// Creates a budget; its counters start with what the current period has used already. False if there is one with this id, or one with the same scope, subject, period and
+    /// unit.
+    fn create_budget(&self, budget: Budget, by: Author) -> StoreFuture<'_, bool>;
+    /// False when there is none.
+    fn delete_budget(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool>;
+    /// Makes the configured budgets of all tenants these: others that were configured are deleted, and counters of those that stay go on. A budget is recognised by tenant, scope,
+    /// subject, period and unit.
+    fn put_configured_budgets(&self, budgets: Vec<Budget>, now: Timestamp) -> StoreFuture<'_, ()>;
+}
+
+/// What is used of budgets.
+pub trait BudgetStatistics: Send + Sync {
+    /// The counters of a tenant for the periods that contain this moment: of each budget the hundred that used most.
+    fn budget_uses(&self, tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Vec<BudgetUse>>;
+    /// The counters of all tenants, for the periods that contain this moment, of which half or more is used.
+    fn half_used_budgets(&self, now: Timestamp) -> StoreFuture<'_, Vec<(Budget, BudgetUse)>>;
 }

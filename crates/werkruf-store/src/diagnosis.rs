@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::Uuid;
 
-use crate::StoreFuture;
+use crate::{Counts, RowCounts, StoreFuture};
 
 /// A turn that was not written to for this long, and waits for no approval, does not end by itself.
 const STUCK_AFTER: SignedDuration = SignedDuration::from_hours(1);
@@ -18,6 +18,10 @@ pub trait Diagnostics: Send + Sync {
     fn diagnose(&self, now: Timestamp) -> StoreFuture<'_, Diagnosis>;
     /// This process's connections at the moment. Nothing is asked of the database.
     fn connections(&self) -> DatabaseConnections;
+    /// Counts rows of all tenants. Calls are recent if their id is not smaller than `first`: ids grow with time.
+    fn row_counts(&self, first: Uuid) -> StoreFuture<'_, RowCounts>;
+    /// What this process has written since it opened the database.
+    fn counts(&self) -> Counts;
 }
 
 /// How much waits, over all tenants.

@@ -40,7 +40,7 @@ pub enum StoreError {
     TooNew { part: String, found: i64, known: i64 },
     /// An unreleased build made the database. Its schema is not a start for the numbered migrations of this binary.
     #[error(
-        "a build before 0.2.0 created {0}, and this version cannot upgrade it; \
+        "an unreleased build created {0}, and this version cannot upgrade it; \
          export with that build (werkruf conversations export) and import with this one into a new database \
          (werkruf conversations import)"
     )]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use werkruf_contract::{Uuid, hex};
 
-use crate::{Author, StoreFuture};
+use crate::{Author, Page, StoreFuture};
 
 /// What a key allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -141,15 +141,22 @@ pub struct KeyUse {
     pub at: Timestamp,
 }
 
-/// The life of credentials after they were made.
-pub trait Credentials: Send + Sync {
-    /// Stores a key that replaces an older one, which then expires at `old_ends`, in one transaction. `None` when there is no such
-    /// older key in the tenant of the new one, or when it was replaced already.
-    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey, by: Author) -> StoreFuture<'_, Option<KeyRow>>;
+/// Finds keys, and records their use.
+pub trait Keys: Send + Sync {
+    /// The key with this digest.
+    fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>>;
     /// The keys with these ids that still exist, of all tenants.
     fn keys_by_id(&self, ids: Vec<Uuid>) -> StoreFuture<'_, Vec<KeyRow>>;
     /// Stores when keys were last used. Keys that no longer exist are skipped.
     fn record_key_uses(&self, uses: Vec<KeyUse>) -> StoreFuture<'_, ()>;
-    /// Those of the names that no role of the tenant has.
-    fn unknown_roles(&self, tenant_id: Uuid, names: Vec<String>) -> StoreFuture<'_, Vec<String>>;
+}
+
+/// Makes, lists, replaces and deletes keys.
+pub trait ManageKeys: Send + Sync {
+    fn create_key(&self, key: NewKey, by: Author) -> StoreFuture<'_, KeyRow>;
+    fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>>;
+    /// Stores a key that replaces an older one, which then expires at `old_ends`, in one transaction. `None` when there is no such
+    /// older key in the tenant of the new one, or when it was replaced already.
+    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey, by: Author) -> StoreFuture<'_, Option<KeyRow>>;
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool>;
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use werkruf_contract::{BoxFuture, Uuid};
 
 use crate::StoreError;
+use message::Origin;
 
 /// Imports another program's database.
 pub trait Legacy: Send + Sync {
@@ -83,6 +84,13 @@ impl LegacyReport {
     pub(crate) fn skip(&mut self, table: &str, id: &Value, reason: impl Into<String>) {
         self.skipped.push(Skipped { table: table.to_owned(), id: id.clone(), reason: reason.into() });
     }
+
+    /// Skips a row of the source. A conversation or message without a row of its own there, such as a result inside another message, is not reported.
+    pub(crate) fn skip_origin(&mut self, origin: Option<&Origin>, reason: &str) {
+        if let Some(origin) = origin {
+            self.skip(&origin.table, &origin.id, reason);
+        }
+    }
 }
 
 /// A row that was not written.
@@ -110,8 +118,20 @@ pub(crate) const RUNNING: &str = "a turn is running in its conversation; import 
 pub(crate) const OTHER_TENANT: &str = "another tenant has a conversation of this id";
 pub(crate) const STATE_TOO_LARGE: &str = "state_too_large: the conversation was imported without its session state";
 /// The user of a conversation without a user.
-pub(crate) const DEFAULT_USER: &str = "import";
+const DEFAULT_USER: &str = "import";
 pub(crate) const ASSISTANT: &str = "default";
+
+/// Whether rows may be added to a conversation.
+pub(crate) enum Open {
+    Yes { user_id: String },
+    No(&'static str),
+}
+
+/// The user of a conversation: the known user that the other program names, else the one that the operator named.
+pub(crate) fn user_of(known: Option<i64>, given: Option<&str>, named: Option<&str>) -> String {
+    let known = known.map(|id| id.to_string());
+    known.or_else(|| given.or(named).map(str::to_owned)).unwrap_or_else(|| DEFAULT_USER.to_owned())
+}
 
 /// Conversations per transaction, which bounds how long other writers wait.
 pub(crate) const BATCH: usize = 20;

@@ -1,7 +1,8 @@
 //! The database layer: small traits for what is stored, implemented for SQLite and PostgreSQL with hand-written SQL for each.
 //!
 //! **To store something new:** put its row type into `rows`, what a turn writes of it into [`TurnWrite`], a read method into the
-//! trait of its readers, and the SQL into each database folder. The shared tests in `story` run on every database.
+//! trait of its readers, and the SQL into each database folder. What only one part of the server needs goes into a trait of
+//! `surfaces`. The shared tests in `story` run on every database.
 //!
 //! Invariants: every write of a turn carries its [`Fence`] and is refused as [`StoreError::Fenced`] when
 //! the lease has another owner; every update checks its row count; a commit is durable before its future resolves.
@@ -11,6 +12,7 @@ mod approvals;
 mod audit;
 mod audit_check;
 mod budgets;
+mod channel;
 mod client_conversations;
 mod client_requests;
 mod cluster;
@@ -21,7 +23,9 @@ mod diagnosis;
 mod error;
 mod hints;
 mod history;
+mod identity;
 pub mod import;
+mod installation;
 mod keys;
 mod legacy;
 mod maintenance;
@@ -44,6 +48,7 @@ pub mod sqlite;
 #[cfg(test)]
 mod story;
 mod streams;
+mod surfaces;
 #[cfg(test)]
 #[path = "../../../tests/postgres/fresh.rs"]
 mod testbed;
@@ -55,14 +60,15 @@ mod write;
 
 pub use alerts::{AlertKey, AlertRow, Alerts, NewAlert, PoisonTurn, StoredConditions, WaitingApproval};
 pub use approvals::{ApprovalFilter, ApprovalRow, Approvals, Decision, DecisionOutcome, NewApproval};
-pub use audit::{Act, Actor, Audit, AuditHead, AuditRow, Author, Recorder, SERVER_CHAIN};
+pub use audit::{Act, Actor, Audit, AuditHead, AuditLog, AuditRow, Author, Recorder, SERVER_CHAIN};
 pub use audit_check::{AuditBreak, AuditReport, verify_chain};
 pub use budgets::{
-    Budget, BudgetClaim, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, BudgetUse, Budgets, NewReservation, OverBudget,
-    TenantBudgets,
+    Budget, BudgetClaim, BudgetCounter, BudgetPeriod, BudgetScope, BudgetStatistics, BudgetUnit, BudgetUse, Budgets, ManageBudgets,
+    NewReservation, OverBudget, TenantBudgets,
 };
+pub use channel::{ChannelStore, DeliveryReport, NewContact, Notice, RecordedInbound, ReportedStatus, Resend};
 pub use client_conversations::{ClientConversations, ConversationCopy, MessageChange, MessageEdit, NewItems};
-pub use client_requests::{ClientRequests, ResumePoint, SentTurn};
+pub use client_requests::{ClientRequests, ClientTurns, ResumePoint, SentTurn};
 pub use cluster::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StreamPosition, TokenGrant};
 pub use connections::{
     ConnectionChange, ConnectionKey, ConnectionRequest, ConnectionRow, ConnectionStore, Connections, NewConnectionRequest, OpenedLink,
@@ -72,7 +78,9 @@ pub use diagnosis::{DatabaseConnections, Diagnosis, Diagnostics, Measurements};
 pub use error::StoreError;
 pub use hints::{HintKind, HintRow, Hints, MAX_HINTS};
 pub use history::{HistoryImport, NewHistory};
-pub use keys::{Credentials, KeyDigest, KeyRow, KeyUse, NewKey, Scopes};
+pub use identity::IdentityStore;
+pub use installation::Installation;
+pub use keys::{KeyDigest, KeyRow, KeyUse, Keys, ManageKeys, NewKey, Scopes};
 pub use legacy::{Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, Skipped};
 pub use maintenance::{Backup, Counts, Erased, HeldWork, Maintenance, MaintenanceError, MaintenanceFuture, Restored};
 pub use manage_people::{EditRefusal, MAX_PERSON_ID, ManagePeople, NumberPage, PeopleEdit, PeopleKind, PeoplePage, PeopleRow, Uses};
@@ -80,8 +88,8 @@ pub use module::{FunctionSet, Migration, Module, ModuleSchema, ModuleTable, Modu
 pub use moving::{Moved, TableSum};
 pub use operator_database::{BoundedRead, Dialect, NamedQuery, OperatorDatabase, ReadError, ReadRows};
 pub use outbox::{
-    ATTEMPTS_EXHAUSTED, Account, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, EARLIER_PART_DEAD, NewContact, NewOutboxRow,
-    Notice, OUTCOME_UNKNOWN, Outbox, OutboxRow, OutboxStatus, Recipient, RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement,
+    ATTEMPTS_EXHAUSTED, Account, Claim, Claimed, ContactRow, DueAccount, EARLIER_PART_DEAD, ManageOutbox, NewOutboxRow, OUTCOME_UNKNOWN,
+    Outbox, OutboxFilter, OutboxRow, OutboxStatus, Recipient, SendEnd, Settlement,
 };
 pub use page::{ListRow, Order, Page};
 pub use phone::canonical_phone;
@@ -89,8 +97,8 @@ pub use postgres::{OperatorPostgres, PostgresOptions, PostgresStore};
 pub use provider_tokens::{INSTALLATION, ProviderAccount, ProviderTokens, SealedToken};
 pub use retention::{Retention, RowKey, Sweep, Sweepable, Swept};
 pub use rows::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, InboxEntry, JsonText, MessageRow, NewCall, Reusable, RowCounts,
-    Summary, TenantRow, TokenRoles, TurnRow, UserRow,
+    AttemptRow, CallFilter, CallRow, ConversationFilter, ConversationRow, EventRow, IdOf, InboxEntry, JsonText, MessageRow, NewCall,
+    Reusable, RowCounts, Summary, TenantRow, TokenRoles, TurnRow, UserRow,
 };
 pub use schema::SchemaReport;
 pub use seal::Seal;
@@ -98,9 +106,10 @@ pub use secret_keys::{SecretKey, SecretKeys};
 pub use sqlite::{OperatorSqlite, SqliteStore};
 pub(crate) use streams::DeletedEvents;
 pub use streams::{NewPartial, PartialText, ReadLimit, StreamKey, Streams};
+pub use surfaces::{AdministrationStore, ClientStore, ConsoleStore, MonitoringStore};
 pub use tool_pins::{SeenTool, ToolChange, ToolPin, ToolPins};
 pub use turn_closer::{CloseReason, TurnCloser, UnfinishedTurn};
-pub use usage::{NewUsage, UsageOwner, UsageRows};
+pub use usage::{NewUsage, RequestsOf, UsageOwner, UsageRows};
 pub use usage_statistics::{TurnRequest, UsageGroup, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
 pub use write::{
     CallEnd, CallRetry, CallStart, ConversationRef, Fence, NewEvent, NewMessage, OpenTurn, Opened, ProviderCallUpdate, Replacement,
@@ -109,40 +118,31 @@ pub use write::{
 
 use std::sync::Arc;
 
-use import::Import;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use werkruf_contract::{BoxFuture, Permission, Principal, State, Usage, Uuid};
+use werkruf_contract::{BoxFuture, Permission, Principal, State, Uuid};
 
 /// The return type of every method. It is boxed because the server holds its store as `Arc<dyn Store>`.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// All traits of a database that the kernel uses; [`ProviderTokens`] is for modules, [`ToolPins`] and [`Connections`] are for tools of other servers. The server opens one store and passes it on by the single traits.
+/// All traits of a database that the kernel uses. What only one part of the server needs is a trait of its own: [`ConsoleStore`],
+/// [`ClientStore`], [`MonitoringStore`], [`AdministrationStore`], [`IdentityStore`] and [`ChannelStore`]; [`ProviderTokens`] for modules;
+/// [`ToolPins`] and [`ConnectionStore`] for tools of other servers. The server opens one database and passes it on by the single traits.
 pub trait Store:
     Turns
     + Records
-    + People
-    + ManagePeople
-    + Credentials
-    + ConsoleSessions
-    + Hints
-    + Audit
-    + Import
-    + Maintenance
-    + Approvals
-    + Streams
     + ClientRequests
-    + ClientConversations
-    + HistoryImport
-    + Legacy
+    + Streams
+    + People
+    + Keys
+    + Approvals
     + Cluster
-    + Retention
-    + UsageRows
-    + UsageStatistics
     + Outbox
-    + Alerts
     + Budgets
-    + Diagnostics
+    + UsageRows
+    + Retention
+    + Maintenance
+    + Audit
     + std::fmt::Debug
     + 'static
 {
@@ -193,8 +193,6 @@ pub trait Turns: Send + Sync {
     fn release(&self, fence: Fence) -> StoreFuture<'_, ()>;
     /// The summary of the messages before those that are still sent to the model, if there is one.
     fn summary(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, Option<Summary>>;
-    /// Usage of the turn's own requests to its model so far. Usage rows of model requests by its tools are not counted.
-    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Usage>;
     /// Removes a conversation and everything in it; false when there is none, an error while a turn runs.
     fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, bool>;
 }
@@ -202,36 +200,26 @@ pub trait Turns: Send + Sync {
 /// Rows for the API and the CLI.
 pub trait Records: Send + Sync {
     fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>>;
-    /// `user_id` restricts the list to that user's conversations.
-    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>>;
-    /// The same list by the time of the last message or state, the last used conversation first. `page.order` does not count.
-    fn conversations_by_use(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>>;
+    fn conversations(&self, tenant_id: Uuid, filter: ConversationFilter, page: Page) -> StoreFuture<'_, Vec<ConversationRow>>;
     fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>>;
     fn turn(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<TurnRow>>;
     fn call(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<CallRow>>;
     fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> StoreFuture<'_, Vec<CallRow>>;
     /// The attempts before the one in the call row itself.
     fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, Vec<AttemptRow>>;
-    /// Events after `after`, oldest first; `turn_id` restricts them to one turn.
-    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>>;
     /// Ids that begin or end with the text, the newest first.
     fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>>;
-    /// Counts rows of all tenants. Calls are recent if their id is not smaller than `first`: ids grow with time.
-    fn row_counts(&self, first: Uuid) -> StoreFuture<'_, RowCounts>;
     /// Checks that the database answers.
     fn ping(&self) -> StoreFuture<'_, ()>;
 }
 
-/// Tenants, users, roles, permissions and API keys.
+/// Tenants, and users with their roles and permissions.
 pub trait People: Send + Sync {
     /// By slug or id.
     fn tenant(&self, name: String) -> StoreFuture<'_, Option<TenantRow>>;
     fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>>;
-    /// Creates the tenant when it is new.
-    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> StoreFuture<'_, TenantRow>;
     /// An active user with all roles and their permissions, as of now. Roles from a token count until the token expires.
     fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>>;
-    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>>;
     /// The users with this id of a channel; if there is none, those without an id of the channel whose phone has the same canonical form.
     /// Nobody, if one of them is not active: the sender may be that person.
     fn users_by_address(
@@ -242,19 +230,6 @@ pub trait People: Send + Sync {
     ) -> StoreFuture<'_, Vec<PersonAddress>>;
     /// The active users who have one of these roles now. Roles from a token count as for [`People::principal`].
     fn users_with_roles(&self, tenant_id: Uuid, roles: Vec<String>) -> StoreFuture<'_, Vec<PersonAddress>>;
-    /// Creates a user known only by the id from a channel, with one role. The user id is a new integer, or the given one.
-    fn create_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow>;
-    /// Stores the roles that a token names for a user. They count until the token expires, another token comes, or the user is imported.
-    fn put_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()>;
-    /// Writes branches, roles and users in one transaction. A row with the same id is replaced; a replaced user loses the roles from a token.
-    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()>;
-    fn create_key(&self, key: NewKey, by: Author) -> StoreFuture<'_, KeyRow>;
-    fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>>;
-    fn delete_key(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool>;
-    fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>>;
-    /// A fact about the installation itself, such as whether sample data was written.
-    fn setting(&self, name: String) -> StoreFuture<'_, Option<String>>;
-    fn put_setting(&self, name: String, value: String) -> StoreFuture<'_, ()>;
 }
 
 /// Where a user can be reached.

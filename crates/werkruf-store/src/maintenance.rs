@@ -20,8 +20,6 @@ pub type MaintenanceFuture<'a, T> = BoxFuture<'a, Result<T, MaintenanceError>>;
 
 /// Backups and erasure, while turns run.
 pub trait Maintenance: Send + Sync {
-    /// What this process has written since it opened the database.
-    fn counts(&self) -> Counts;
     /// Writes a consistent, verified copy while turns run; `force` replaces an older backup.
     fn back_up(&self, target: PathBuf, force: bool) -> MaintenanceFuture<'_, Backup>;
     /// Removes a user's content for good; `None` when no user has this id. [`StoreError::Busy`] while a turn of the user has

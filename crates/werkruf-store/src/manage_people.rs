@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use werkruf_contract::Uuid;
 
 use crate::import::{Checked, Faults, Fields, ImportFault, Object, Row, in_order};
-use crate::{Act, Author, Branch, NewUser, Order, RoleWithPermissions, StoreError, StoreFuture};
+use crate::{Act, Author, Branch, Modules, NewUser, Order, PeopleBatch, Recorder, RoleWithPermissions, StoreError, StoreFuture};
 
 /// The largest id: programs that read JSON numbers as floats know no larger whole number.
 pub const MAX_PERSON_ID: i64 = 1 << 53;
@@ -35,6 +35,14 @@ impl PeopleKind {
             Self::User => "user",
             Self::Role => "role",
             Self::Branch => "branch",
+        }
+    }
+
+    pub(crate) const fn table(self) -> &'static str {
+        match self {
+            Self::User => "users",
+            Self::Role => "roles",
+            Self::Branch => "branches",
         }
     }
 
@@ -132,7 +140,7 @@ impl EditRefusal {
     }
 }
 
-/// Users, roles and branches one by one.
+/// Users, roles and branches, one by one or as a batch.
 pub trait ManagePeople: Send + Sync {
     fn people(&self, tenant_id: Uuid, kind: PeopleKind, page: NumberPage) -> StoreFuture<'_, PeoplePage>;
     fn people_row(&self, tenant_id: Uuid, kind: PeopleKind, id: i64) -> StoreFuture<'_, Option<PeopleRow>>;
@@ -145,8 +153,19 @@ pub trait ManagePeople: Send + Sync {
         by: Author,
         now: Timestamp,
     ) -> StoreFuture<'_, Result<PeopleRow, EditRefusal>>;
-    /// Those of these users, of any tenant, that exist and are active.
-    fn active_users(&self, users: Vec<(Uuid, i64)>) -> StoreFuture<'_, Vec<(Uuid, i64)>>;
+    /// Writes branches, roles and users in one transaction. A row with the same id is replaced; a replaced user loses the roles from a token.
+    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()>;
+}
+
+/// An edit with everything that a transaction needs to make it.
+pub(crate) struct EditRequest {
+    pub(crate) tenant_id: Uuid,
+    pub(crate) kind: PeopleKind,
+    pub(crate) edit: PeopleEdit,
+    pub(crate) by: Author,
+    pub(crate) now: Timestamp,
+    pub(crate) recorder: Recorder,
+    pub(crate) modules: Modules,
 }
 
 /// What an edit does with the row that it found.
@@ -223,6 +242,11 @@ pub(crate) fn lost_name<'a>(before: Option<&'a PeopleRow>, after: &PeopleRow) ->
     }
 }
 
+/// Whether an edit gives a user other roles. Roles from a token stay unless it does.
+pub(crate) fn has_other_roles(before: Option<&PeopleRow>, after: &NewUser) -> bool {
+    !matches!(before, Some(PeopleRow::User(before)) if before.role_ids == after.role_ids)
+}
+
 impl References {
     /// Refuses a row that refers to rows that do not exist.
     pub(crate) fn check(&self, row: &PeopleRow) -> Result<(), EditRefusal> {
@@ -291,6 +315,14 @@ impl PeopleRow {
         }
     }
 
+    /// The name of a role.
+    pub(crate) fn role_name(&self) -> Option<&str> {
+        match self {
+            Self::Role(role) => Some(&role.name),
+            Self::User(_) | Self::Branch(_) => None,
+        }
+    }
+
     /// Checks the values as an import does, and their bounds: an import file has a bound as a whole.
     fn check(&self, faults: &mut Faults) {
         let mut texts: Vec<(String, &str)> = Vec::new();
@@ -355,38 +387,5 @@ pub(crate) fn act(before: Option<&PeopleRow>, after: Option<&PeopleRow>) -> Resu
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn faults(kind: PeopleKind, fields: &str) -> Vec<(String, String)> {
-        let edit = PeopleEdit::Create { fields: fields.to_owned() };
-        let refusal = edit.id().and_then(|id| match edit.step(kind, id.unwrap_or(1), None).unwrap() {
-            EditStep::Refuse(refusal) => Err(refusal),
-            EditStep::Keep(_) | EditStep::Write { .. } | EditStep::Remove(_) => Ok(()),
-        });
-        let Err(EditRefusal::Faults(faults)) = refusal else { return Vec::new() };
-        faults.into_iter().map(|fault| (fault.path, fault.message)).collect()
-    }
-
-    #[test]
-    fn a_new_row_is_checked_like_one_of_an_import_and_has_bounds() {
-        let path = |kind, fields: &str| faults(kind, fields).into_iter().map(|(path, _)| path).collect::<Vec<_>>();
-        let user = |more: &str| format!(r#"{{"first_name": "A", "last_name": "B", "locale": "de-DE"{more}}}"#);
-        assert_eq!(faults(PeopleKind::User, &user("")), []);
-        let unknown = faults(PeopleKind::User, &user(r#", "rolle": 1, "email": "x"}"#).replace("}}", "}"));
-        assert_eq!(unknown[0], ("/rolle".to_owned(), "is not a field here; correct or remove it".to_owned()));
-        assert_eq!(unknown[1].0, "/email");
-        assert_eq!(path(PeopleKind::User, &user(r#", "active": 1"#)), ["/active"]);
-        assert_eq!(path(PeopleKind::User, &user(r#", "locale": "de""#)), ["/locale"], "given twice");
-        assert_eq!(path(PeopleKind::User, &user(&format!(r#", "external_id": "{}""#, "x".repeat(256)))), ["/external_id"]);
-        assert_eq!(path(PeopleKind::User, &user(r#", "external_id": "a\u0000""#)), ["/external_id"]);
-        let roles = (1..=1001).map(|id| id.to_string()).collect::<Vec<_>>().join(",");
-        assert_eq!(path(PeopleKind::User, &user(&format!(r#", "role_ids": [{roles}]"#))), ["/role_ids"]);
-        assert_eq!(path(PeopleKind::User, &user(r#", "id": 0"#)), ["/id"]);
-        assert_eq!(path(PeopleKind::User, &user(r#", "id": "x""#)), ["/id"]);
-        assert_eq!(path(PeopleKind::User, "[]"), [""]);
-        assert_eq!(path(PeopleKind::Branch, r#"{"name": "", "time_zone": "Mars/Base"}"#), ["/name", "/time_zone"]);
-        let role = r#"{"name": "lead", "permissions": [{"entity": "t", "entity_type": "table", "access": "x", "scope": "own"}]}"#;
-        assert_eq!(path(PeopleKind::Role, role), ["/permissions/0/access"]);
-    }
-}
+#[path = "manage_people_tests.rs"]
+mod tests;

@@ -76,7 +76,7 @@ impl Migration {
 /// Functions on PostgreSQL. The whole set is replaced where the set in the database has a lower number.
 #[derive(Debug, Clone, Copy)]
 pub struct FunctionSet {
-    /// Must rise with every change of a file.
+    /// Must rise with every change of a file after a release; `project_rules` compares both with its list.
     pub number: i64,
     /// The oldest set whose signatures this one keeps.
     pub compatible_with: i64,

@@ -126,7 +126,7 @@ fn write_canonical(value: &Value, out: &mut String) {
         Value::Object(members) => {
             out.push('{');
             let mut names: Vec<&String> = members.keys().collect();
-            names.sort();
+            names.sort_unstable();
             for name in names {
                 out.push_str(&Value::from(name.as_str()).to_string());
                 out.push(':');

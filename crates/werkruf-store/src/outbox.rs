@@ -8,14 +8,10 @@ use serde_json::json;
 use werkruf_contract::Uuid;
 
 use crate::page::bytes_of;
-use crate::{Act, Author, InboxEntry, JsonText, ListRow, Page, StoreFuture};
+use crate::{Act, Author, JsonText, ListRow, Page, StoreFuture};
 
 /// The outbox and the contacts of channels.
 pub trait Outbox: Send + Sync {
-    /// Records an inbound item that starts no turn, with what is sent about it. False when the inbox has the item already; then nothing is written.
-    fn record_inbound(&self, inbound: RecordedInbound) -> StoreFuture<'_, bool>;
-    /// Stores the contact of a known user. Returns its conversation, which is created when it is missing; two messages at once get the same one.
-    fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid>;
     /// The contacts of these users on a channel.
     fn contacts_of(&self, tenant_id: Uuid, channel: String, user_ids: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>>;
     /// Takes the oldest open row of lanes of an account that are due, of all tenants, and marks each as `sending`. A row that was found
@@ -30,24 +26,11 @@ pub trait Outbox: Send + Sync {
     fn adopt(&self, owner: String, now: Timestamp, until: Timestamp) -> StoreFuture<'_, u64>;
     /// Writes what became of a sending. False when the row is not `sending` by this owner and in this attempt (any more).
     fn settle(&self, settlement: Settlement) -> StoreFuture<'_, bool>;
-    /// Applies a delivery report. A status only moves forward. Returns the row as it is now, or `None` when no row matches or the inbox has
-    /// the report already.
-    fn report(&self, report: DeliveryReport) -> StoreFuture<'_, Option<OutboxRow>>;
-    /// Rows of a tenant, by status if one is given.
-    fn outbox(&self, tenant_id: Uuid, status: Option<OutboxStatus>, page: Page) -> StoreFuture<'_, Vec<OutboxRow>>;
-    fn outbox_row(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<OutboxRow>>;
-    /// The row that a channel's account sent under this id of the channel.
-    fn outbox_row_sent_as(
-        &self,
-        tenant_id: Uuid,
-        channel: String,
-        account: String,
-        external_id: String,
-    ) -> StoreFuture<'_, Option<OutboxRow>>;
-    /// The row that carries the buttons of an approval to a recipient.
-    fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>>;
-    /// All rows that carry the buttons of an approval.
-    fn approval_rows(&self, tenant_id: Uuid, approval_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>>;
+    fn outbox(&self, tenant_id: Uuid, filter: OutboxFilter, page: Page) -> StoreFuture<'_, Vec<OutboxRow>>;
+}
+
+/// Sends rows again that are dead, or that a restore holds.
+pub trait ManageOutbox: Send + Sync {
     /// A dead row, the dead parts of its turn before it, and the later ones that died with it become `pending` with no attempts. False when
     /// it is not dead.
     fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, by: Author, now: Timestamp) -> StoreFuture<'_, bool>;
@@ -192,6 +175,33 @@ impl ListRow for OutboxRow {
     }
 }
 
+/// Which rows to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OutboxFilter {
+    pub id: Option<Uuid>,
+    pub status: Option<OutboxStatus>,
+    /// Only rows that carry the buttons of this approval.
+    pub approval_id: Option<Uuid>,
+    /// Only rows to this user.
+    pub user_id: Option<String>,
+    /// Only rows that an account sent under this id of its channel.
+    pub sent_as: Option<(Account, String)>,
+}
+
+impl OutboxFilter {
+    pub fn of_id(id: Uuid) -> Self {
+        Self { id: Some(id), ..Self::default() }
+    }
+
+    pub fn of_status(status: OutboxStatus) -> Self {
+        Self { status: Some(status), ..Self::default() }
+    }
+
+    pub fn of_approval(approval_id: Uuid) -> Self {
+        Self { approval_id: Some(approval_id), ..Self::default() }
+    }
+}
+
 /// What sends rows: a number of a channel, or a webhook.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Account {
@@ -284,99 +294,6 @@ pub enum SendEnd {
         code: String,
         message: String,
     },
-}
-
-/// A delivery report of a channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeliveryReport {
-    pub tenant_id: Uuid,
-    pub channel: String,
-    pub account: String,
-    /// The row's id, where the channel returns it.
-    pub outbox_id: Option<Uuid>,
-    pub external_id: String,
-    pub status: ReportedStatus,
-    pub inbox: InboxEntry,
-    /// Written together with a row that becomes dead.
-    pub announce: Vec<NewOutboxRow>,
-    pub now: Timestamp,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReportedStatus {
-    Sent,
-    Delivered,
-    Read,
-    /// With `resend`, the row becomes `pending` again with this body; without, it is dead.
-    Failed {
-        code: String,
-        message: String,
-        resend: Option<Resend>,
-    },
-}
-
-/// What is sent instead of a message that failed after it was accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resend {
-    pub body: JsonText,
-    pub at: Timestamp,
-}
-
-impl ReportedStatus {
-    /// The status that the row gets, if that is forward. A row that was given up in doubt, or whose other sending failed, did arrive after all.
-    pub(crate) fn moves(&self, row: &OutboxRow, external_id: &str) -> Option<OutboxStatus> {
-        let to = match self {
-            Self::Sent => OutboxStatus::Sent,
-            Self::Delivered => OutboxStatus::Delivered,
-            Self::Read => OutboxStatus::Read,
-            Self::Failed { .. } => return None,
-        };
-        let of_another = row.external_id.as_deref().is_some_and(|known| known != external_id);
-        let doubtful = row.status == OutboxStatus::Dead && (row.error_code.as_deref() == Some(OUTCOME_UNKNOWN) || of_another);
-        // The states are declared in the order in which a row goes through them.
-        (doubtful || row.status == OutboxStatus::Held || row.status < to).then_some(to)
-    }
-}
-
-/// An inbound item without a turn.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecordedInbound {
-    pub tenant_id: Uuid,
-    pub inbox: InboxEntry,
-    pub rows: Vec<NewOutboxRow>,
-    /// With it, `rows` are written only if the sender got no notice of this kind for that long.
-    pub notice: Option<Notice>,
-    pub now: Timestamp,
-}
-
-/// A text that a sender gets at most once per time span.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
-    pub channel: String,
-    pub account: String,
-    /// The sender: a user id, or the address of an unknown sender.
-    pub person: String,
-    pub address: String,
-    /// No notice was written after this time.
-    pub since: Timestamp,
-}
-
-/// A known user who wrote on a channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewContact {
-    pub tenant_id: Uuid,
-    pub channel: String,
-    pub account: String,
-    pub user_id: String,
-    /// Where answers go. Replaces the stored address.
-    pub address: String,
-    /// When the message was written; opens the window in which free text may be sent.
-    pub inbound_at: Timestamp,
-    /// The id and title of the conversation, if it must be created.
-    pub conversation_id: Uuid,
-    pub title: String,
-    pub assistant: String,
-    pub now: Timestamp,
 }
 
 /// A row of `contacts`.

@@ -1,6 +1,12 @@
 //! Reads database rows into row types, with one definition for all databases. Each database has its own `Columns` type with the same
 //! methods (`text`, `id`, `time_or_null`, …); a row is read from left to right, in the order of the column lists in this file.
 
+mod foreign;
+mod usage;
+
+pub(crate) use foreign::foreign_readings;
+pub(crate) use usage::usage_readings;
+
 pub(crate) const CONVERSATION: &str = "id, tenant_id, user_id, channel, assistant, title, state, created_at, updated_at";
 
 pub(crate) const MESSAGE: &str =
@@ -38,12 +44,24 @@ pub(crate) const AUDIT: &str = "tenant_id, seq, at, user_id, key_id, operator, a
 
 pub(crate) const AUDIT_HEAD: &str = "tenant_id, seq, hash, count, key_name, signature";
 
+pub(crate) const BUDGET: &str = "id, tenant_id, scope, subject, period, unit, max_amount, configured, created_at";
+
+pub(crate) const TOOL_PIN: &str = "name, server, digest, definition, accepted_at, changed_digest, changed_definition, changed_at";
+
 pub(crate) const EVENT: &str = "seq, type, turn_id, data, created_at";
+
+/// A column list with the name of its table before each column.
+pub(crate) fn qualified(columns: &str, table: &str) -> String {
+    columns.split(", ").map(|column| format!("{table}.{column}")).collect::<Vec<_>>().join(", ")
+}
 
 /// The functions that read each row type from the `Columns` in scope. They are a macro and not generic functions because a function
 /// that is passed as an argument must accept the columns of every row, whatever their lifetime.
 macro_rules! readings {
     () => {
+        $crate::reading::usage_readings!();
+        $crate::reading::foreign_readings!();
+
         pub(super) fn tenant(c: &mut Columns<'_>) -> Result<$crate::TenantRow, $crate::StoreError> {
             Ok($crate::TenantRow { id: c.id()?, slug: c.text()? })
         }
@@ -82,20 +100,6 @@ macro_rules! readings {
             })
         }
 
-        fn connection_key(c: &mut Columns<'_>) -> Result<$crate::ConnectionKey, $crate::StoreError> {
-            Ok($crate::ConnectionKey { tenant_id: c.id()?, user_id: c.text()?, server: c.text()? })
-        }
-
-        pub(super) fn connection_request(c: &mut Columns<'_>) -> Result<$crate::ConnectionRequest, $crate::StoreError> {
-            let (id, key, scope) = (c.id()?, connection_key(c)?, c.text_or_null()?);
-            Ok($crate::ConnectionRequest { id, key, scope, sealed: c.bytes_or_null()?.map(<[u8]>::to_vec), expires_at: c.time()? })
-        }
-
-        pub(super) fn connection(c: &mut Columns<'_>) -> Result<$crate::ConnectionRow, $crate::StoreError> {
-            let (key, sealed) = (connection_key(c)?, c.bytes()?.to_vec());
-            Ok($crate::ConnectionRow { key, sealed, expires_at: c.time_or_null()?, updated_at: c.time()? })
-        }
-
         pub(super) fn console_session(c: &mut Columns<'_>) -> Result<$crate::ConsoleSession, $crate::StoreError> {
             let (id, tenant_id, key_id, operator) = (c.id()?, c.id()?, c.id_or_null()?, c.text_or_null()?);
             let holder = match key_id {
@@ -119,18 +123,6 @@ macro_rules! readings {
                 count: c.int()?,
                 key_name: c.text_or_null()?,
                 signature: c.text_or_null()?,
-            })
-        }
-
-        pub(super) fn usage(c: &mut Columns<'_>) -> Result<werkruf_contract::Usage, $crate::StoreError> {
-            Ok(werkruf_contract::Usage {
-                input_tokens: c.int()?,
-                cached_tokens: c.int()?,
-                output_tokens: c.int()?,
-                reasoning_tokens: c.int()?,
-                total_tokens: c.int()?,
-                cost_usd: c.int_or_null()?.map(werkruf_contract::Usage::dollars),
-                model_calls: c.small()?,
             })
         }
 
@@ -202,6 +194,22 @@ macro_rules! readings {
                 credential: c.text()?,
                 context: c.text_or_null()?,
                 inbound: c.text_or_null()?,
+            })
+        }
+
+        pub(super) fn resume_point(c: &mut Columns<'_>) -> Result<$crate::ResumePoint, $crate::StoreError> {
+            Ok($crate::ResumePoint { conversation_id: c.id()?, turn_id: c.id()? })
+        }
+
+        pub(super) fn sent_turn(c: &mut Columns<'_>) -> Result<$crate::SentTurn, $crate::StoreError> {
+            Ok($crate::SentTurn {
+                conversation_id: c.id()?,
+                turn_id: c.id()?,
+                status: c.parsed(werkruf_contract::TurnStatus::parse)?,
+                finished_at: c.time_or_null()?,
+                is_newest: c.flag()?,
+                request: c.text_or_null()?,
+                results: c.text_or_null()?,
             })
         }
 

@@ -278,6 +278,22 @@ pub struct Reusable {
     pub message_since: bool,
 }
 
+/// Which conversations to list, and in which order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConversationFilter {
+    /// Only those of this user.
+    pub user_id: Option<String>,
+    /// By the time of the last message or state, the last used conversation first. The order of the page does not count.
+    pub last_used_first: bool,
+}
+
+impl ConversationFilter {
+    /// The conversations of this user.
+    pub fn of(user_id: impl Into<String>) -> Self {
+        Self { user_id: Some(user_id.into()), ..Self::default() }
+    }
+}
+
 /// Which calls to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallFilter {

@@ -10,8 +10,15 @@ use crate::{EventRow, Fence, StoreFuture};
 
 /// Events and partial texts of streams.
 pub trait Streams: Send + Sync {
-    /// Stored events after `after`, oldest first, up to the limit; at least one where there is one.
-    fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> StoreFuture<'_, Vec<EventRow>>;
+    /// Stored events after `after`, oldest first, up to the limit; at least one where there is one. `turn_id` restricts them to one turn.
+    fn events(
+        &self,
+        tenant_id: Uuid,
+        stream_id: Uuid,
+        turn_id: Option<Uuid>,
+        after: i64,
+        limit: ReadLimit,
+    ) -> StoreFuture<'_, Vec<EventRow>>;
     /// The number of the first stored event; the next number where none is left, 1 where there never was one.
     fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64>;
     /// The latest checkpoint of the partial text of the stream's running turn.
@@ -27,6 +34,13 @@ pub struct ReadLimit {
     pub rows: u32,
     /// Of data; the row that exceeds it is the last.
     pub bytes: usize,
+}
+
+impl ReadLimit {
+    /// This many events, whatever their size.
+    pub const fn rows(rows: u32) -> Self {
+        Self { rows, bytes: usize::MAX }
+    }
 }
 
 /// The key of a stream among all tenants.

@@ -1,7 +1,7 @@
 //! Usage rows of requests that a turn's commits do not write: requests of tools while they are in progress, and requests outside any turn.
 
 use jiff::Timestamp;
-use werkruf_contract::Uuid;
+use werkruf_contract::{Usage, Uuid};
 
 use crate::StoreFuture;
 use crate::budgets::BudgetCounter;
@@ -16,14 +16,23 @@ pub struct UsageOwner {
     pub turn_id: Option<Uuid>,
 }
 
-/// Writes usage rows by themselves.
+/// Which requests of a turn count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestsOf {
+    /// The turn's own requests to its model.
+    Turn,
+    /// These, and those of its tools.
+    TurnAndTools,
+}
+
+/// Usage rows by themselves.
 pub trait UsageRows: Send + Sync {
     /// Writes a row. A row with the same id is replaced: an estimate by the reported tokens.
     fn put_usage(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()>;
-    /// Deletes the row of a request that was never sent.
-    fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()>;
-    /// The tokens of all requests of a turn, its tools' included.
-    fn turn_tokens(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, i64>;
+    /// Takes back what was written before a request that was never sent: its row, and its reservation.
+    fn delete_usage(&self, tenant_id: Uuid, id: Option<Uuid>, reservation: Option<Uuid>) -> StoreFuture<'_, ()>;
+    /// What a turn has used so far.
+    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid, of: RequestsOf) -> StoreFuture<'_, Usage>;
 }
 
 /// One provider request, priced or not.

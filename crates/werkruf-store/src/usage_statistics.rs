@@ -147,9 +147,11 @@ pub(crate) const MAX_TURN_REQUESTS: u32 = 1000;
 /// Sorts as [`UsageStatistics::usage_sums`] promises.
 pub(crate) fn sort(rows: &mut [UsageSum], group: UsageGroup) {
     match group {
-        UsageGroup::Day | UsageGroup::Month => rows.sort_by(|a, b| a.key.cmp(&b.key)),
+        UsageGroup::Day | UsageGroup::Month => rows.sort_unstable_by(|a, b| a.key.cmp(&b.key)),
         UsageGroup::Model | UsageGroup::Tool | UsageGroup::User => {
-            rows.sort_by(|a, b| (b.cost_nano_usd, b.tokens_total).cmp(&(a.cost_nano_usd, a.tokens_total)).then_with(|| a.key.cmp(&b.key)));
+            rows.sort_unstable_by(|a, b| {
+                (b.cost_nano_usd, b.tokens_total).cmp(&(a.cost_nano_usd, a.tokens_total)).then_with(|| a.key.cmp(&b.key))
+            });
         }
     }
 }

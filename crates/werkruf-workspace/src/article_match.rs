@@ -6,6 +6,9 @@ use werkruf_contract::fold;
 
 use crate::store::{ArticleRow, Listing};
 
+/// The most articles that one search reads; with more, the result is marked as truncated.
+pub(crate) const MOST_ARTICLES: u32 = 20_000;
+
 /// How many words of a search are used. Users type fewer, and the limit bounds the cost of a long text from a model.
 const MOST_WORDS: usize = 16;
 
@@ -89,7 +92,7 @@ impl Ranking {
     }
 
     fn cut(&mut self) {
-        self.best.sort_by_key(|(matches, article)| (Reverse(*matches), article.id));
+        self.best.sort_unstable_by_key(|(matches, article)| (Reverse(*matches), article.id));
         self.dropped |= self.best.len() > self.limit;
         self.best.truncate(self.limit);
     }

@@ -5,8 +5,10 @@ mod import;
 mod import_postgres;
 mod import_sqlite;
 mod postgres;
+mod reading;
 mod sqlite;
 mod store;
+mod texts;
 mod tools;
 
 pub use import::{NewArticle, NewRequest, NewTask, NewWorktime, WorkspaceRows};

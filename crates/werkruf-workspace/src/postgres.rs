@@ -8,16 +8,16 @@ use werkruf_contract::{Scope, Uuid};
 use werkruf_store::postgres::{Columns, DbRole, Fault, Transaction, all, clean, clean_or_null, first, ms, p};
 use werkruf_store::{PostgresStore, StoreError, StoreFuture};
 
-use crate::article_match::{Ranking, Wanted};
+use crate::article_match::{MOST_ARTICLES, Ranking, Wanted};
 use crate::store::{
     ArticleQuery, ArticleRow, Bound, Listing, PersonRow, RequestDraft, RowScope, Statements, WorkQuery, WorkRow, Workspace, WorktimeQuery,
-    WorktimeRow, date_or_null,
+    WorktimeRow,
 };
+
+crate::reading::readings!();
 
 /// Two processes may choose the same new number; the later one tries the next.
 const MAX_ATTEMPTS: usize = 100;
-/// Articles read in one search; where a tenant has more, the result is marked as truncated.
-const MOST_ARTICLES: u32 = 20_000;
 
 impl Workspace for PostgresStore {
     fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>> {
@@ -34,11 +34,7 @@ impl Workspace for PostgresStore {
             let limit = i64::from(query.limit) + 1;
             let values = [p(&tenant_id), p(&bound.person), p(&bound.branch), p(&query.from), p(&query.to), p(&limit)];
             let rows = self.query(DbRole::Tenant(tenant_id), WORKTIMES.of(bound), &values).await?;
-            let read = |columns: &mut Columns<'_>| {
-                let (id, user_id) = (columns.int()?, columns.int()?);
-                Ok(WorktimeRow { id, user_id, started_at: columns.time()?, ended_at: columns.time_or_null()? })
-            };
-            Ok(Listing::cut(all(&rows, read)?, query.limit))
+            Ok(Listing::cut(all(&rows, worktime_row)?, query.limit))
         })
     }
 
@@ -52,15 +48,8 @@ impl Workspace for PostgresStore {
             let now = ms(self.clock().now());
             let rows = self.query(DbRole::Tenant(tenant_id), PERSON, &[p(&tenant_id), p(&id), p(&branch), p(&now)]).await?;
             first(&rows, |columns| {
-                Ok(PersonRow {
-                    id: columns.int()?,
-                    first_name: columns.text()?,
-                    last_name: columns.text()?,
-                    email: columns.text_or_null()?,
-                    branch_id: columns.int_or_null()?,
-                    branch: columns.text_or_null()?,
-                    roles: columns.parsed(|text| serde_json::from_str(text).ok())?,
-                })
+                let person = person_row(columns)?;
+                Ok(PersonRow { roles: columns.parsed(|text| serde_json::from_str(text).ok())?, ..person })
             })
         })
     }
@@ -184,17 +173,6 @@ async fn create_request(
     Err(StoreError::Unavailable("other processes took every new request number".to_owned()).into())
 }
 
-fn work_row(columns: &mut Columns<'_>) -> Result<WorkRow, StoreError> {
-    Ok(WorkRow {
-        id: columns.int()?,
-        title: columns.text()?,
-        status: columns.text()?,
-        due_date: date_or_null(columns.text_or_null()?)?,
-        requester: columns.text()?,
-        responsible: columns.text_or_null()?,
-    })
-}
-
 async fn work(store: &PostgresStore, table: &Statements, tenant_id: Uuid, query: WorkQuery) -> Result<Listing<WorkRow>, StoreError> {
     let Some(bound) = query.row_scope.bound() else { return Ok(Listing::empty()) };
     let (status, limit) = (clean_or_null(query.status.as_deref()), i64::from(query.limit) + 1);
@@ -218,10 +196,7 @@ fn rank(rows: &[tokio_postgres::Row], query: &ArticleQuery) -> Result<Listing<Ar
     let mut ranking = Ranking::new(query.limit);
     let most = usize::try_from(MOST_ARTICLES).unwrap_or(usize::MAX);
     for row in rows.iter().take(most) {
-        let mut columns = Columns::new(row);
-        let (id, title, content) = (columns.int()?, columns.text()?, columns.text()?);
-        let tags = columns.parsed(|text| serde_json::from_str(text).ok())?;
-        let article = ArticleRow { id, title, content, tags };
+        let article = article_row(&mut Columns::new(row))?;
         if let Some(matches) = wanted.matches(&article) {
             ranking.add(matches, article);
         }

@@ -7,14 +7,13 @@ use werkruf_contract::{Scope, Uuid};
 use werkruf_store::sqlite::{Columns, Id, Stamp, all, first};
 use werkruf_store::{SqliteStore, StoreError, StoreFuture};
 
-use crate::article_match::{Ranking, Wanted};
+use crate::article_match::{MOST_ARTICLES, Ranking, Wanted};
 use crate::store::{
     ArticleQuery, ArticleRow, Bound, Listing, PersonRow, RequestDraft, RowScope, Statements, WorkQuery, WorkRow, Workspace, WorktimeQuery,
-    WorktimeRow, date_or_null,
+    WorktimeRow,
 };
 
-/// The most articles that one search reads; with more, the result is marked as truncated.
-const MOST_ARTICLES: u32 = 20_000;
+crate::reading::readings!();
 
 impl Workspace for SqliteStore {
     fn requests(&self, tenant_id: Uuid, query: WorkQuery) -> StoreFuture<'_, Listing<WorkRow>> {
@@ -163,17 +162,6 @@ fn work(c: &Connection, table: &Statements, tenant_id: Uuid, query: &WorkQuery) 
     Ok(Listing::cut(rows, query.limit))
 }
 
-fn work_row(columns: &mut Columns<'_>) -> Result<WorkRow, StoreError> {
-    Ok(WorkRow {
-        id: columns.int()?,
-        title: columns.text()?,
-        status: columns.text()?,
-        due_date: date_or_null(columns.text_or_null()?)?,
-        requester: columns.text()?,
-        responsible: columns.text_or_null()?,
-    })
-}
-
 fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<Listing<WorktimeRow>, StoreError> {
     let Some(bound) = query.row_scope.bound() else { return Ok(Listing::empty()) };
     let mut statement = c.prepare_cached(WORKTIMES.of(bound))?;
@@ -187,10 +175,7 @@ fn worktimes(c: &Connection, tenant_id: Uuid, query: &WorktimeQuery) -> Result<L
             Stamp::from(query.to),
             i64::from(query.limit) + 1
         ],
-        |columns| {
-            let (id, user_id) = (columns.int()?, columns.int()?);
-            Ok(WorktimeRow { id, user_id, started_at: columns.time()?, ended_at: columns.time_or_null()? })
-        },
+        worktime_row,
     )?;
     Ok(Listing::cut(rows, query.limit))
 }
@@ -207,10 +192,7 @@ fn articles(c: &Connection, tenant_id: Uuid, query: &ArticleQuery) -> Result<Lis
         if scanned > MOST_ARTICLES {
             break;
         }
-        let mut columns = Columns::new(row);
-        let (id, title, content) = (columns.int()?, columns.text()?, columns.text()?);
-        let tags = columns.parsed(|text| serde_json::from_str(text).ok())?;
-        let article = ArticleRow { id, title, content, tags };
+        let article = article_row(&mut Columns::new(row))?;
         if let Some(matches) = wanted.matches(&article) {
             ranking.add(matches, article);
         }
@@ -224,17 +206,7 @@ fn person(c: &Connection, tenant_id: Uuid, row_scope: &RowScope, now: Timestamp)
     let Some(Bound { person: Some(id), branch }) = row_scope.bound() else { return Ok(None) };
     let tenant = Id::from(tenant_id);
     let snapshot = c.unchecked_transaction()?;
-    let found = first(&mut *snapshot.prepare_cached(PERSON)?, params![tenant, id, branch], |columns| {
-        Ok(PersonRow {
-            id: columns.int()?,
-            first_name: columns.text()?,
-            last_name: columns.text()?,
-            email: columns.text_or_null()?,
-            branch_id: columns.int_or_null()?,
-            branch: columns.text_or_null()?,
-            roles: Vec::new(),
-        })
-    })?;
+    let found = first(&mut *snapshot.prepare_cached(PERSON)?, params![tenant, id, branch], person_row)?;
     let Some(mut person) = found else { return Ok(None) };
     person.roles = all(&mut *snapshot.prepare_cached(ROLES)?, params![tenant, id, Stamp::from(now)], |columns| columns.text())?;
     Ok(Some(person))

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params_from_iter};
 use serde_json::json;
 use werkruf_contract::{Clock, Scope};
-use werkruf_store::{People, SqliteStore, TokenRoles};
+use werkruf_store::{IdentityStore, Installation, ManagePeople, SqliteStore, TokenRoles};
 
 use super::statements;
 use crate::{RowScope, SCHEMA, Target, Workspace};

@@ -7,7 +7,7 @@ use jiff::civil::{Date, date};
 use serde_json::{Value, json};
 use werkruf_contract::{Clock, Scope, Uuid};
 use werkruf_store::import::{Import, ImportBatch, ImportFault, add_lines, parse_batch};
-use werkruf_store::{Modules, People, PostgresOptions, PostgresStore, SqliteStore};
+use werkruf_store::{IdentityStore, Modules, People, PostgresOptions, PostgresStore, SqliteStore};
 
 use crate::testbed::fresh_database;
 use crate::{ArticleQuery, DateSpan, RowScope, SCHEMA, Target, WorkQuery, Workspace, WorktimeQuery};
@@ -18,6 +18,7 @@ const MODULES: Modules = &[SCHEMA];
 struct World {
     store: Arc<dyn Workspace>,
     people: Arc<dyn People>,
+    users: Arc<dyn IdentityStore>,
     import: Arc<dyn Import>,
     clock: Clock,
     tenant: Uuid,
@@ -25,9 +26,9 @@ struct World {
 }
 
 impl World {
-    fn new<S: Workspace + People + Import + 'static>(store: Arc<S>, clock: Clock) -> Self {
+    fn new<S: Workspace + People + IdentityStore + Import + 'static>(store: Arc<S>, clock: Clock) -> Self {
         let (tenant, now) = (clock.new_id(), clock.now());
-        Self { store: store.clone(), people: store.clone(), import: store, clock, tenant, now }
+        Self { store: store.clone(), people: store.clone(), users: store.clone(), import: store, clock, tenant, now }
     }
 
     fn id(&self) -> Uuid {
@@ -246,7 +247,7 @@ async fn an_external_id_belongs_to_one_user(world: World) {
         async |users: Value| world.import.import(batch(&json!({"tenant": "acme", "users": users})), world.id(), world.now).await.unwrap();
     put(json!([user(1, "x"), user(2, "y")])).await.unwrap();
     put(json!([user(1, "y"), user(2, "x")])).await.unwrap();
-    let found = world.people.user_by_external_id(world.tenant, "x".to_owned()).await.unwrap().unwrap();
+    let found = world.users.user_by_external_id(world.tenant, "x".to_owned()).await.unwrap().unwrap();
     assert_eq!(found.id, 2, "two users may exchange their ids");
     let twice = put(json!([user(3, "z"), user(4, "z")])).await.unwrap_err();
     assert_eq!(paths(&twice), ["/users/1/external_id"]);

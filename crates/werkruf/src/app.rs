@@ -17,8 +17,9 @@ use werkruf_knowledge::KnowledgeBase;
 use werkruf_llm::{HttpLimits, Provider, http_client};
 use werkruf_runtime::{BudgetBook, ModelAccounts, ModelGate, Runtime, Services};
 use werkruf_store::{
-    Act, Approvals, Author, ClientRequests, Cluster, KeyDigest, KeyRow, NewKey, Page, People, PostgresOptions, PostgresStore, Records,
-    Scopes, SqliteStore, Store, StoreError, Streams, Turns,
+    Act, AdministrationStore, Approvals, Author, ChannelStore, ClientRequests, ClientStore, Cluster, ConsoleStore, IdentityStore,
+    KeyDigest, KeyRow, MonitoringStore, NewKey, Page, People, PostgresOptions, PostgresStore, Records, Scopes, SqliteStore, Store,
+    StoreError, Streams, Turns,
 };
 use werkruf_tools::AskGpt;
 use werkruf_workspace::WorkspaceModule;
@@ -45,8 +46,16 @@ const DEMO_KEY: &str = "demo_key";
 pub struct App {
     pub config: Config,
     pub clock: Clock,
+    /// What the kernel needs of the database.
     pub store: Arc<dyn Store>,
-    /// The same database, by the traits of the modules.
+    /// What single parts of the server need of it.
+    pub console_store: Arc<dyn ConsoleStore>,
+    pub client_store: Arc<dyn ClientStore>,
+    pub monitoring_store: Arc<dyn MonitoringStore>,
+    pub administration_store: Arc<dyn AdministrationStore>,
+    pub identity_store: Arc<dyn IdentityStore>,
+    pub channel_store: Arc<dyn ChannelStore>,
+    /// The same database, by all its traits.
     pub database: OpenDatabase,
     pub runtime: Runtime,
     pub knowledge: Arc<KnowledgeBase>,
@@ -130,9 +139,11 @@ impl App {
         let operator_token = SecretString::from(new_secret(rand::random()));
         let setup = setup::build(&config, &modules, &clock, &[operator_token.expose_secret()]).map_err(StartError::Config)?;
         let started_at = clock.now();
-        initialize(&config, store.as_ref(), started_at).await?;
-        let settings =
-            resolve_tenants(config.whatsapp.clone(), &config.assistants, store.as_ref(), &clock).await.map_err(StartError::Config)?;
+        let administration_store = database.administration_store();
+        initialize(&config, &*administration_store, started_at).await?;
+        let settings = resolve_tenants(config.whatsapp.clone(), &config.assistants, &*administration_store, &clock)
+            .await
+            .map_err(StartError::Config)?;
         if settings.lacks_a_number() {
             tracing::warn!(
                 "WhatsApp has credentials but no number, so it is off; set WHATSAPP_PHONE_NUMBER_ID or write [[whatsapp.numbers]]"
@@ -146,18 +157,22 @@ impl App {
         runtime.refresh_budgets().await?;
         planner.follow(runtime.setup());
         let tokens = Tokens::new(&config.tokens, &config.auth.guest_role, &client, &clock);
-        let cluster: Arc<dyn Cluster> = store.clone();
-        let access = Access::new(&cluster);
-        let reader = Arc::new(Reader::new(&config.reader));
-        let applied = tokio::sync::Mutex::new(config.clone());
+        let access = Access::new(&(store.clone() as Arc<dyn Cluster>));
         Ok(Arc::new(Self {
+            reader: Arc::new(Reader::new(&config.reader)),
+            applied: tokio::sync::Mutex::new(config.clone()),
             config,
             clock,
             store,
+            console_store: database.console_store(),
+            client_store: database.client_store(),
+            monitoring_store: database.monitoring_store(),
+            administration_store,
+            identity_store: database.identity_store(),
+            channel_store: database.channel_store(),
             database,
             runtime,
             knowledge: Arc::clone(&modules.knowledge),
-            reader,
             operator_token,
             started_at,
             tokens,
@@ -172,7 +187,6 @@ impl App {
             planner,
             traces,
             modules,
-            applied,
         }))
     }
 
@@ -186,7 +200,7 @@ impl App {
         self.store.as_ref()
     }
 
-    /// The store's interface for requests of OpenAI-compatible clients.
+    /// The store's interface for the requests of clients that turns keep.
     pub fn clients(&self) -> &dyn ClientRequests {
         self.store.as_ref()
     }
@@ -205,7 +219,7 @@ impl App {
         self.store.as_ref()
     }
 
-    /// The store's interface for tenants, users and keys.
+    /// The store's interface for tenants and users.
     pub fn people(&self) -> &dyn People {
         self.store.as_ref()
     }
@@ -220,8 +234,10 @@ impl App {
         let (config, setup) = tokio::task::spawn_blocking(read)
             .await
             .unwrap_or_else(|error| Err(vec![ConfigViolation::new("", format!("reading the configuration stopped: {error}"))]))?;
-        put_budgets(&config.budgets, self.store.as_ref(), &self.runtime, &self.clock).await?;
-        self.modules.whatsapp.reload(resolve_tenants(config.whatsapp.clone(), &config.assistants, self.people(), &self.clock).await?);
+        put_budgets(&config.budgets, self.administration_store.as_ref(), &self.runtime, &self.clock).await?;
+        self.modules
+            .whatsapp
+            .reload(resolve_tenants(config.whatsapp.clone(), &config.assistants, self.administration_store.as_ref(), &self.clock).await?);
         self.runtime.reload(setup);
         self.planner.follow(self.runtime.setup());
         self.connect_mcp_servers(&config);
@@ -278,7 +294,7 @@ impl App {
 
     /// Whether any tenant has a key that somebody made on purpose and that still counts: the demo key and expired keys protect nothing.
     pub async fn has_protecting_key(&self) -> Result<bool, StoreError> {
-        let demo = self.people().setting(DEMO_KEY.to_owned()).await?;
+        let demo = self.administration_store.setting(DEMO_KEY.to_owned()).await?;
         let now = self.clock.now();
         let counts = |key: &KeyRow| self.config.auth.key_ends(key).is_none_or(|end| now < end);
         self.has_key_that(|key| counts(key) && demo.as_deref() != Some(key.id.to_string().as_str())).await
@@ -288,7 +304,7 @@ impl App {
         for tenant in self.people().tenants().await? {
             let mut page = Page { limit: 100, ..Page::default() };
             loop {
-                let keys = self.people().keys(tenant.id, page).await?;
+                let keys = self.administration_store.keys(tenant.id, page).await?;
                 if keys.iter().any(&wanted) {
                     return Ok(true);
                 }
@@ -303,13 +319,13 @@ impl App {
 
     /// Makes the demo key at the first start, if there is no other key. Returns `None` afterwards: a key is shown only once.
     pub async fn make_demo_key(&self) -> Result<Option<String>, StartError> {
-        let made_before = self.people().setting(DEMO_KEY.to_owned()).await?.is_some();
+        let made_before = self.administration_store.setting(DEMO_KEY.to_owned()).await?.is_some();
         if made_before || self.config.admin_key.is_some() || self.has_key().await? {
             return Ok(None);
         }
         let user_id = sample::DEMO_USER.to_string();
         if self.people().principal(sample::DEMO_ID, user_id.clone()).await?.is_none() {
-            self.people().put_people(sample::DEMO_ID, sample::demo_user_alone()?).await?;
+            self.administration_store.put_people(sample::DEMO_ID, sample::demo_user_alone()?).await?;
         }
         let key = new_secret(rand::random());
         let row = NewKey {
@@ -326,8 +342,8 @@ impl App {
             collection: None,
             root_id: None,
         };
-        let id = self.people().create_key(row, Author::server()).await?.id;
-        self.people().put_setting(DEMO_KEY.to_owned(), id.to_string()).await?;
+        let id = self.administration_store.create_key(row, Author::server()).await?.id;
+        self.administration_store.put_setting(DEMO_KEY.to_owned(), id.to_string()).await?;
         Ok(Some(key))
     }
 }

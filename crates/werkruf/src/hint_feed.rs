@@ -142,7 +142,7 @@ impl Reading {
         // The newest ones: a message that nobody ever reports as delivered would be asked for as long as a page is open.
         open.sort_unstable_by(|a, b| b.cmp(a));
         open.truncate(MAX_HINTS as usize);
-        let rows = self.app.store.hints(self.tenant_id, since, open).await?;
+        let rows = self.app.console_store.hints(self.tenant_id, since, open).await?;
         self.read_at = now;
         Ok((rows, since))
     }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use werkruf_contract::{Clock, Uuid};
 use werkruf_runtime::{Assistant, Assistants, Runtime};
-use werkruf_store::{People, Store, StoreError, TenantRow};
+use werkruf_store::{AdministrationStore, Installation, StoreError, TenantRow};
 
 use crate::config::{BudgetConfig, Config, ConfigViolation};
 use crate::sample;
@@ -16,7 +16,7 @@ const SAMPLE_DATA: &str = "sample_data";
 
 /// Makes tenant `demo`, and writes the sample data once if the configuration wants it. Without a setting, a new installation on loopback
 /// without a config file gets the sample data.
-pub(crate) async fn initialize(config: &Config, store: &dyn Store, now: Timestamp) -> Result<(), StartError> {
+pub(crate) async fn initialize(config: &Config, store: &dyn AdministrationStore, now: Timestamp) -> Result<(), StartError> {
     store.ensure_tenant(sample::DEMO_ID, sample::DEMO.to_owned(), now).await?;
     let new = store.setting(INSTALLED_AT.to_owned()).await?.is_none();
     let by_default = new && config.listen.ip().is_loopback() && config.file.is_none();
@@ -35,13 +35,13 @@ pub(crate) async fn initialize(config: &Config, store: &dyn Store, now: Timestam
 pub(crate) async fn resolve_tenants(
     mut settings: WhatsAppSettings,
     assistants: &[Assistant],
-    people: &(impl People + ?Sized),
+    installation: &(impl Installation + ?Sized),
     clock: &Clock,
 ) -> Result<WhatsAppSettings, Vec<ConfigViolation>> {
     let mut violations = Vec::new();
     let assistants = Assistants::new(assistants.to_vec());
     for number in &mut settings.numbers {
-        match named_tenant(&number.tenant, people, clock).await {
+        match named_tenant(&number.tenant, installation, clock).await {
             Ok(TenantRow { id, slug }) => {
                 number.tenant_id = id;
                 let name = &number.assistant;
@@ -59,7 +59,7 @@ pub(crate) async fn resolve_tenants(
 /// Makes the configured budgets those of this configuration. Only a server does that: a command may have another configuration.
 pub(crate) async fn put_budgets(
     configured: &[BudgetConfig],
-    store: &dyn Store,
+    store: &dyn AdministrationStore,
     runtime: &Runtime,
     clock: &Clock,
 ) -> Result<(), Vec<ConfigViolation>> {
@@ -75,12 +75,12 @@ pub(crate) async fn put_budgets(
 }
 
 /// The tenant that the configuration names. One that is named by a slug is made.
-async fn named_tenant(name: &str, people: &(impl People + ?Sized), clock: &Clock) -> Result<TenantRow, String> {
-    if let Some(found) = people.tenant(name.to_owned()).await.map_err(|error| error.to_string())? {
+async fn named_tenant(name: &str, installation: &(impl Installation + ?Sized), clock: &Clock) -> Result<TenantRow, String> {
+    if let Some(found) = installation.tenant(name.to_owned()).await.map_err(|error| error.to_string())? {
         return Ok(found);
     }
     if Uuid::try_parse(name).is_ok() {
         return Err(format!("there is no tenant with the id {name}; a new tenant is named by its slug"));
     }
-    people.ensure_tenant(clock.new_id(), name.to_owned(), clock.now()).await.map_err(|error| error.to_string())
+    installation.ensure_tenant(clock.new_id(), name.to_owned(), clock.now()).await.map_err(|error| error.to_string())
 }

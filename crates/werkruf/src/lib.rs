@@ -4,6 +4,8 @@
 //! `listen` accepts connections, `api` answers requests. Commands use only the HTTP API: over a socket if a server runs,
 //! otherwise in their own process.
 
+#![cfg_attr(not(feature = "openapi"), expect(unused_imports, reason = "some types only describe bodies, for the OpenAPI document"))]
+
 mod announcement;
 pub mod api;
 pub mod app;
@@ -33,6 +35,7 @@ pub mod provider;
 mod reader;
 mod request_id;
 pub mod retention;
+mod routing;
 pub mod sample;
 mod secret_key;
 pub mod serve;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use utoipa::ToSchema;
 use werkruf_runtime::AlertSources;
 
 use crate::app::App;
+use crate::routing::ToSchema;
 
 /// An embedder without progress for this long counts as stalled. One request of it may take two minutes.
 const EMBEDDER_STALL_MS: i64 = 180_000;
@@ -93,7 +93,7 @@ impl App {
             let Some(app) = app.upgrade() else { return Vec::new() };
             Loops::of(&app).background().filter(|(_, found)| !found.ok).map(|(name, _)| name).collect()
         };
-        AlertSources::new(&self.store, Box::new(stalled))
+        AlertSources::new(self.monitoring_store.clone(), self.store.clone(), Box::new(stalled))
     }
 }
 

@@ -1,6 +1,7 @@
-//! The product modules that are compiled in. This is the only file that lists them.
+//! The product modules that are compiled in: their schemas, their tools, and the open database by their traits.
 //!
-//! The feature `flights` leaves a module out. A database has the tables of every module in this list, whether or not a module is on.
+//! No other file lists the schemas. `config/modules.rs` says which modules are on, and `docs/writing-a-module.md` names every place that a new
+//! module needs. The feature `flights` leaves a module out. A database has the tables of every module in this list, whether or not a module is on.
 
 use std::sync::Arc;
 
@@ -8,7 +9,10 @@ use werkruf_contract::Clock;
 #[cfg(feature = "flights")]
 use werkruf_flights::{FlightStore, Flights};
 use werkruf_knowledge::{Knowledge, KnowledgeBase};
-use werkruf_store::{ConnectionStore, Module, Modules, PostgresStore, SqliteStore, Store, ToolPins};
+use werkruf_store::{
+    AdministrationStore, ChannelStore, ClientStore, ConnectionStore, ConsoleStore, IdentityStore, Module, Modules, MonitoringStore,
+    PostgresStore, SqliteStore, Store, ToolPins,
+};
 use werkruf_tools::{AskGpt, McpServers};
 use werkruf_workspace::{Workspace, WorkspaceModule};
 
@@ -69,56 +73,42 @@ impl OpenModules {
     }
 }
 
-/// An open database, by the traits of the kernel and of each module.
+/// An open database, by the traits of the kernel, of single parts of the server and of each module.
 #[derive(Debug, Clone)]
 pub enum OpenDatabase {
     Sqlite(Arc<SqliteStore>),
     Postgres(Arc<PostgresStore>),
 }
 
-impl OpenDatabase {
-    pub fn store(&self) -> Arc<dyn Store> {
-        match self {
-            Self::Sqlite(store) => store.clone(),
-            Self::Postgres(store) => store.clone(),
+/// Methods that return an open database as one trait.
+macro_rules! handles {
+    ($($(#[$when:meta])? $name:ident: $handle:ident,)*) => {
+        impl OpenDatabase {
+            $($(#[$when])?
+            pub fn $name(&self) -> Arc<dyn $handle> {
+                match self {
+                    Self::Sqlite(store) => store.clone(),
+                    Self::Postgres(store) => store.clone(),
+                }
+            })*
         }
-    }
+    };
+}
 
-    pub fn tool_pins(&self) -> Arc<dyn ToolPins> {
-        match self {
-            Self::Sqlite(store) => store.clone(),
-            Self::Postgres(store) => store.clone(),
-        }
-    }
-
-    pub fn connections(&self) -> Arc<dyn ConnectionStore> {
-        match self {
-            Self::Sqlite(store) => store.clone(),
-            Self::Postgres(store) => store.clone(),
-        }
-    }
-
-    pub fn workspace(&self) -> Arc<dyn Workspace> {
-        match self {
-            Self::Sqlite(store) => store.clone(),
-            Self::Postgres(store) => store.clone(),
-        }
-    }
-
+handles! {
+    store: Store,
+    console_store: ConsoleStore,
+    client_store: ClientStore,
+    monitoring_store: MonitoringStore,
+    administration_store: AdministrationStore,
+    identity_store: IdentityStore,
+    channel_store: ChannelStore,
+    tool_pins: ToolPins,
+    connections: ConnectionStore,
+    workspace: Workspace,
     #[cfg(feature = "flights")]
-    pub fn flights(&self) -> Arc<dyn FlightStore> {
-        match self {
-            Self::Sqlite(store) => store.clone(),
-            Self::Postgres(store) => store.clone(),
-        }
-    }
-
-    pub fn knowledge(&self) -> Arc<dyn Knowledge> {
-        match self {
-            Self::Sqlite(store) => store.clone(),
-            Self::Postgres(store) => store.clone(),
-        }
-    }
+    flights: FlightStore,
+    knowledge: Knowledge,
 }
 
 #[cfg(test)]

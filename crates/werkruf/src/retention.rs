@@ -74,7 +74,7 @@ pub async fn run(app: &App, dry_run: bool, by: Author) -> Result<Run, StoreError
     }
     if !dry_run {
         // Outside the ages: statistics read the sums of days that are over.
-        while app.store.roll_up_usage(app.clock.now()).await? > 0 {}
+        while app.monitoring_store.roll_up_usage(app.clock.now()).await? > 0 {}
         while app.store.delete_expired(app.clock.now()).await? > 0 {}
         // A run that deleted nothing is an act only where somebody asked for it.
         if run.rows() > 0 || by != Author::server() {

@@ -143,7 +143,7 @@ pub(crate) async fn rotate(app: &App, by: Author, sign_unsigned: bool) -> Result
     }
     let Some(newest) = keys.newest() else { return Err(StartError::Unsealed) };
     let (sealed, unreadable) = reseal(app).await?;
-    let chains = app.store.sign_heads(sign_unsigned).await?;
+    let chains = app.administration_store.sign_heads(sign_unsigned).await?;
     if let Some(database) = file {
         write_key_file(database, std::slice::from_ref(&newest))?;
         keys.replace(vec![newest.clone()]);

@@ -70,7 +70,7 @@ pub async fn serve(config: Config, json: bool) -> Result<ExitCode, StartError> {
     let stop = CancellationToken::new();
     // Before the first turn: a search of a resumed turn must not build an index itself.
     watch_knowledge(&app, &stop);
-    put_budgets(&app.config.budgets, app.store.as_ref(), &app.runtime, &app.clock).await.map_err(StartError::Config)?;
+    put_budgets(&app.config.budgets, app.administration_store.as_ref(), &app.runtime, &app.clock).await.map_err(StartError::Config)?;
     // Turns that an earlier process left unfinished resume before new requests are accepted.
     app.runtime.recover().await?;
     let runtime = app.runtime.clone();

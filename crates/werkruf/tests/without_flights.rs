@@ -9,6 +9,8 @@ mod binary;
 #[expect(dead_code, reason = "shared with the tests of the API, which use all of it")]
 mod support;
 
+use std::collections::BTreeSet;
+
 use binary::TestFolder;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -27,6 +29,20 @@ async fn tools_routes_and_tables_of_flights_are_not_there() {
     let file = tables(&server.folder.path().join("werkruf.db"));
     assert!(file.contains(&"requests".to_owned()) && !file.contains(&"provider_quota".to_owned()), "{file:?}");
     assert_eq!(server.chat(1, json!({"message": "hello"})).await.status(), 200);
+}
+
+#[tokio::test]
+async fn the_api_document_has_the_routes_of_this_server_only() {
+    let server = TestServer::open().await;
+    let response = server.bare(Method::GET, "/openapi.json").send().await.unwrap();
+    let served: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+    let generated: Value = serde_json::from_str(&werkruf::api::openapi()).unwrap();
+    let paths = |document: &Value| document["paths"].as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(paths(&served), paths(&generated));
+    assert!(!paths(&served).iter().any(|path| path.contains("flight")));
+    for component in ["schemas", "responses"].iter().flat_map(|kind| served["components"][kind].as_object().unwrap().keys()) {
+        assert!(!component.contains("Flight"), "{component}");
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test looks at the file itself")]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{Findings, Plan};
+use crate::audit::drop_schema;
 use crate::load::{Child, cpu_seconds, peak_mib};
 use crate::seed::{MadeLibrary, MadeQuestion, SeedStore};
 use crate::stage::{Database, KEY, Stage};
@@ -37,13 +38,15 @@ const TOP: usize = 6;
 pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
     for (chunks, bar) in SIZES.into_iter().filter(|(size, _)| plan.chunks.is_none_or(|wanted| wanted == *size)) {
         let library = Arc::new(MadeLibrary::new(chunks));
-        let mut report = SearchReport::new(chunks, QUESTIONS, bar);
-        let database = Database::File(stage.file(&format!("search-{chunks}.db")));
-        ingest(&library, stage, &database, client, &mut report).await?;
-        let questions = library.questions(WARM_UP + QUESTIONS);
-        let mut asking = Asking { plan, library: &library, client, questions, report: &mut report };
-        ask_words(&mut asking, stage, &database).await?;
-        ask_words_and_vectors(&mut asking, stage, &database).await?;
+        let file = Database::File(stage.file(&format!("search-{chunks}.db")));
+        let mut report = SearchReport::new("SQLite", chunks, QUESTIONS, bar);
+        measure(&library, plan, stage, &file, client, &mut report).await?;
+        if let Some(url) = &plan.postgres {
+            let schema = stage.schema(url, &format!("search_{chunks}"));
+            let mut report = SearchReport::new("PostgreSQL", chunks, QUESTIONS, bar);
+            measure(&library, plan, stage, &schema, client, &mut report).await?;
+            findings.searches.push(report);
+        }
         let questions = library.questions(WARM_UP + QUESTIONS);
         let file = stage.file(&format!("search-{chunks}-fts.db"));
         let reference = tokio::task::spawn_blocking(move || fts::measure(&library, &file, &questions, WARM_UP, TOP));
@@ -51,6 +54,23 @@ pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, fi
         findings.searches.push(report);
     }
     Ok(())
+}
+
+/// All rounds on one database.
+async fn measure(
+    library: &Arc<MadeLibrary>,
+    plan: &Plan,
+    stage: &Stage,
+    database: &Database,
+    client: &reqwest::Client,
+    report: &mut SearchReport,
+) -> Result<(), String> {
+    ingest(library, stage, database, client, report).await?;
+    let questions = library.questions(WARM_UP + QUESTIONS);
+    let mut asking = Asking { plan, library, client, questions, report };
+    ask_words(&mut asking, stage, database).await?;
+    ask_words_and_vectors(&mut asking, stage, database).await?;
+    drop_schema(database).await
 }
 
 #[expect(clippy::print_stderr, reason = "progress output")]
@@ -102,13 +122,15 @@ async fn ask_words(asking: &mut Asking<'_>, stage: &Stage, database: &Database) 
 
 /// Asks a server with an embedding model after its restart, while vectors arrive, and when it is quiet.
 async fn ask_words_and_vectors(asking: &mut Asking<'_>, stage: &Stage, database: &Database) -> Result<(), String> {
-    let vectors = VectorServer::start(Arc::clone(asking.library)).await?;
+    let chunks = SeedStore::open(database).await?.unembedded_texts(MODEL).await?;
+    let vectors = VectorServer::start(Arc::clone(asking.library), chunks).await?;
     let model = stage.model(0)?;
     let base = vectors.url();
     let embedding = [("OPENAI_EMBEDDING_BASE_URL", base.as_str()), ("OPENAI_EMBEDDING_MODEL", MODEL)];
     let server = stage.werkruf_with(&model, database, &embedding)?;
     asking.first_search(&server.url).await?;
     let arriving = pending(asking.client, &server.url).await? > 0;
+    vectors.answer_chunks();
     let mut during = asking.round(&server, "hybrid", "  while vectors arrive").await?;
     if pending(asking.client, &server.url).await? == 0 {
         during.name = if arriving { "  while the last vectors arrived" } else { "  quiet (all vectors had arrived)" };

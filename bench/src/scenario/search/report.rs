@@ -87,6 +87,7 @@ struct Row {
 /// The report for one size of the collection.
 #[derive(Debug, Clone, Default)]
 pub struct SearchReport {
+    pub database: &'static str,
     pub chunks: usize,
     pub questions: usize,
     pub bar: f64,
@@ -104,8 +105,8 @@ pub struct SearchReport {
 
 impl SearchReport {
     /// An empty report.
-    pub(super) fn new(chunks: usize, questions: usize, bar: f64) -> Self {
-        Self { chunks, questions, bar, ..Self::default() }
+    pub(super) fn new(database: &'static str, chunks: usize, questions: usize, bar: f64) -> Self {
+        Self { database, chunks, questions, bar, ..Self::default() }
     }
 
     pub(super) fn add_rounds(&mut self, rounds: &[SearchRound]) {
@@ -143,8 +144,8 @@ impl SearchReport {
     pub fn table(&self) -> String {
         let ours = self.rows.iter().find(|row| row.name == COMPARED).or(self.rows.first()).map_or(f64::NAN, |row| row.p95);
         let mut out = format!(
-            "search in {} chunks, {} questions of 4 to 20 words, one at a time\n  {:<31}{:>9}{:>9}{:>9}{:>8}{:>8}   bar          holds\n",
-            self.chunks, self.questions, "", "p50 ms", "p95 ms", "CPU ms", "found", "ratio"
+            "search in {} chunks on {}, {} questions of 4 to 20 words, one at a time\n  {:<31}{:>9}{:>9}{:>9}{:>8}{:>8}   bar          holds\n",
+            self.chunks, self.database, self.questions, "", "p50 ms", "p95 ms", "CPU ms", "found", "ratio"
         );
         for row in &self.rows {
             let cpu = row.cpu_ms.map(|cpu| format!("{cpu:.2}")).unwrap_or_default();
@@ -179,7 +180,7 @@ impl SearchReport {
             json!({"engine": row.name, "p50_ms": row.p50, "p95_ms": row.p95, "cpu_ms": row.cpu_ms, "found": row.found, "bar_ms": row.bar,
                 "holds": row.bar.map(|bar| row.p95 <= bar)})
         };
-        json!({"chunks": self.chunks, "questions": self.questions, "engines": self.rows.iter().map(row).collect::<Vec<_>>(),
+        json!({"database": self.database, "chunks": self.chunks, "questions": self.questions, "engines": self.rows.iter().map(row).collect::<Vec<_>>(),
             "ingest_per_second": self.ingest_per_second, "reference_ingest_per_second": self.reference_ingest_per_second,
             "arrived_per_second": self.arrived_per_second, "first_ms": self.first_ms, "index_seconds": self.index_seconds, "peak_mib": self.peak_mib})
     }

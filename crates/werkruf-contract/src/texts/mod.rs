@@ -1,11 +1,11 @@
 //! The texts for users, in German, English and Spanish. Error messages of single tools are English and stand in the tools.
 //!
-//! The texts are in `texts/*.ftl`, compiled into the binary and parsed once. A missing key falls back to English and then
-//! to the key itself, so a missing text is visible but does not fail an answer.
+//! The texts of the kernel are in `texts/*.ftl` of this crate, those of a module in its own crate. They are compiled into the binary and
+//! parsed once. A missing key falls back to English and then to the key itself, so a missing text is visible but does not fail an answer.
 
-mod bundle;
 mod language;
 mod number;
+mod text_set;
 
 use std::borrow::Cow;
 
@@ -16,8 +16,9 @@ use jiff::civil::Date;
 use crate::error::ToolErrorType;
 
 pub use language::{Language, fold, is_locale};
+pub use text_set::TextSet;
 
-use bundle::bundle;
+use text_set::KERNEL;
 
 /// The value of a variable in a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,18 +59,25 @@ impl From<String> for TextArg<'_> {
 }
 
 /// The texts of one locale. Cheap to create.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Texts {
     language: Language,
     locale: String,
+    /// The texts of a module, beside those of the kernel.
+    module: Option<&'static TextSet>,
 }
 
 impl Texts {
-    /// The texts for a locale tag such as `de-DE`; English if the language is not supported.
+    /// The kernel's texts for a locale tag such as `de-DE`; English if the language is not supported.
     pub fn of(locale: &str) -> Self {
         let language = Language::of(locale);
         let supported = Language::parse(&primary(locale)).is_some();
-        Self { language, locale: if supported { locale.replace('_', "-") } else { language.locale().to_owned() } }
+        Self { language, locale: if supported { locale.replace('_', "-") } else { language.locale().to_owned() }, module: None }
+    }
+
+    /// The same locale, with the texts of this module too.
+    pub fn with(self, module: &'static TextSet) -> Self {
+        Self { module: Some(module), ..self }
     }
 
     /// The language of the texts.
@@ -87,12 +95,17 @@ impl Texts {
             };
             values.set(*name, value);
         }
-        [self.language, Language::English].into_iter().find_map(|language| format(language, key, &values)).unwrap_or_else(|| key.to_owned())
+        let in_language = |language| self.sets().find_map(|set| set.format(language, key, &values));
+        in_language(self.language).or_else(|| in_language(Language::English)).unwrap_or_else(|| key.to_owned())
     }
 
     /// Whether this language has a text with this key.
     pub fn knows(&self, key: &str) -> bool {
-        bundle(self.language).is_some_and(|bundle| bundle.has_message(key))
+        self.sets().any(|set| set.has(self.language, key))
+    }
+
+    fn sets(&self) -> impl Iterator<Item = &'static TextSet> {
+        self.module.into_iter().chain([&KERNEL])
     }
 
     /// What a person reads of a failed call. A validation error whose code has no text shows the tool's own message; any other unknown code
@@ -152,14 +165,6 @@ impl Texts {
 
 fn primary(locale: &str) -> String {
     locale.split(['-', '_']).next().unwrap_or_default().to_ascii_lowercase()
-}
-
-fn format(language: Language, key: &str, values: &FluentArgs<'_>) -> Option<String> {
-    let bundle = bundle(language)?;
-    let pattern = bundle.get_message(key)?.value()?;
-    // Errors are ignored: a missing variable leaves its name in the text, which is visible and better than no answer.
-    let mut errors = Vec::new();
-    Some(bundle.format_pattern(pattern, Some(values), &mut errors).into_owned())
 }
 
 #[cfg(test)]

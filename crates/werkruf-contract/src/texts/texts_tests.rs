@@ -1,53 +1,34 @@
-use std::collections::{BTreeMap, BTreeSet};
-
-use fluent_bundle::FluentResource;
 use jiff::civil::date;
 
-use super::bundle::source;
-use super::{Language, Texts};
+use super::{Language, TextSet, Texts};
 
-const LANGUAGES: [Language; 3] = [Language::German, Language::English, Language::Spanish];
-
-/// The variables of each text, by key.
-fn keys(language: Language) -> BTreeMap<&'static str, BTreeSet<&'static str>> {
-    let mut keys: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    let mut current = "";
-    for line in source(language).lines().filter(|line| !line.starts_with('#')) {
-        if line.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            current = line.split_once(" =").unwrap().0;
-            assert!(keys.insert(current, BTreeSet::new()).is_none(), "{current} is defined twice in {language}");
-        }
-        for (at, _) in line.match_indices('$') {
-            let name = line[at + 1..].split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-').next().unwrap();
-            keys.get_mut(current).unwrap().insert(name);
-        }
-    }
-    keys
-}
-
-#[test]
-fn the_three_files_have_the_same_keys_and_variables() {
-    let english = keys(Language::English);
-    assert!(english.len() > 50);
-    for language in LANGUAGES {
-        assert!(FluentResource::try_new(source(language).to_owned()).is_ok(), "{language} does not parse");
-        assert_eq!(keys(language), english, "{language} and en differ");
-        let texts = Texts::of(language.as_str());
-        for key in english.keys() {
-            assert!(texts.knows(key), "{key} is missing in {language}");
-        }
-    }
-}
+/// The texts of a module. Spanish lacks one.
+static CUPS: TextSet = TextSet::new(
+    "cups = { $count ->\n    [one] Eine Tasse{ $where }\n   *[other] { $count } Tassen{ $where }\n}\nsaucer = Untertasse von { $name }",
+    "cups = { $count ->\n    [one] One cup{ $where }\n   *[other] { $count } cups{ $where }\n}\nsaucer = saucer of { $name }",
+    "cups = { $count ->\n    [one] Una taza{ $where }\n   *[other] { $count } tazas{ $where }\n}",
+);
 
 #[test]
 fn texts_select_the_plural_and_insert_variables() {
-    let args = |count: i64| [("count", count.into()), ("filter", "".into())];
-    assert_eq!(Texts::of("de-DE").text("requests-found", &args(1)), "Eine Anfrage:");
-    assert_eq!(Texts::of("de").text("requests-found", &args(20_000)), "20.000 Anfragen:");
-    assert_eq!(Texts::of("en-GB").text("requests-found", &args(2)), "2 requests:");
-    assert_eq!(Texts::of("es-MX").text("todos-found", &args(1)), "Una tarea:");
-    assert_eq!(Texts::of("fr-FR").text("status-open", &[]), "open");
-    assert_eq!(Texts::of("de").text("person-email", &[("email", "a@b.c".into())]), "E-Mail: a@b.c", "no direction marks");
+    let cups = |locale: &str, count: i64| Texts::of(locale).with(&CUPS).text("cups", &[("count", count.into()), ("where", "".into())]);
+    assert_eq!(cups("de-DE", 1), "Eine Tasse");
+    assert_eq!(cups("de", 20_000), "20.000 Tassen");
+    assert_eq!(cups("en-GB", 2), "2 cups");
+    assert_eq!(cups("es-MX", 1), "Una taza");
+    assert_eq!(cups("fr-FR", 1), "One cup");
+    let german = Texts::of("de").with(&CUPS);
+    assert_eq!(german.text("saucer", &[("name", "a@b.c".into())]), "Untertasse von a@b.c", "no direction marks");
+}
+
+#[test]
+fn a_module_adds_its_texts_to_those_of_the_kernel() {
+    let (kernel, both) = (Texts::of("es"), Texts::of("es").with(&CUPS));
+    assert_eq!((kernel.knows("cups"), both.knows("cups")), (false, true));
+    assert!(kernel.knows("error-canceled"));
+    assert_eq!(both.text("error-canceled", &[]), kernel.text("error-canceled", &[]));
+    assert_eq!(both.text("saucer", &[("name", "Ana".into())]), "saucer of Ana", "English where the language lacks the text");
+    assert!(!both.knows("saucer"));
 }
 
 #[test]
@@ -56,7 +37,7 @@ fn a_missing_text_is_visible_and_does_not_fail() {
     assert_eq!(texts.text("no-such-key", &[]), "no-such-key");
     assert_eq!(texts.text("", &[]), "");
     assert!(!texts.knows("no-such-key"));
-    assert!(texts.text("person-email", &[]).contains("email"), "the variable's name remains");
+    assert!(texts.text("call-other", &[]).contains("code"), "the variable's name remains");
     assert_eq!(Texts::of("").language(), Language::English);
 }
 

@@ -18,8 +18,14 @@ fn request() -> ModelRequest {
             Message::Assistant { content: "Done".into(), calls: vec![], carry: None },
         ]),
         tools: Arc::new(vec![
-            ToolDefinition { name: "f".into(), description: "F.".into(), parameters: json!({"type": "object"}), strict: true },
-            ToolDefinition { name: "g".into(), description: "G.".into(), parameters: json!({"type": "object"}), strict: false },
+            ToolDefinition { name: "f".into(), description: "F.".into(), parameters: json!({"type": "object"}), strict: true, texts: None },
+            ToolDefinition {
+                name: "g".into(),
+                description: "G.".into(),
+                parameters: json!({"type": "object"}),
+                strict: false,
+                texts: None,
+            },
         ]),
         tool_choice: ToolChoice::Auto,
         parallel_tool_calls: None,

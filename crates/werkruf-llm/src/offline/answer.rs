@@ -82,12 +82,12 @@ pub(super) fn help_text(texts: &Texts, tools: &[ToolDefinition]) -> String {
 /// What the planner can do with these tools.
 fn abilities(texts: &Texts, tools: &[ToolDefinition]) -> String {
     // A tool without a help text is offered to models, but not listed for users.
-    let things: Vec<String> = tools
-        .iter()
-        .map(|tool| format!("offline-thing-{}", tool.name))
-        .filter(|key| texts.knows(key))
-        .map(|key| texts.text(&key, &[]))
-        .collect();
+    let ability = |tool: &ToolDefinition| {
+        let texts = tool.texts.map_or_else(|| texts.clone(), |module| texts.clone().with(module));
+        let key = format!("{}-ability", tool.name);
+        texts.knows(&key).then(|| texts.text(&key, &[]))
+    };
+    let things: Vec<String> = tools.iter().filter_map(ability).collect();
     if things.is_empty() {
         texts.text("offline-can-nothing", &[])
     } else {

@@ -28,8 +28,14 @@ fn request(messages: Vec<Message>) -> ModelRequest {
         system: "Be \"kind\".".into(),
         messages: Arc::new(messages),
         tools: Arc::new(vec![
-            ToolDefinition { name: "f".into(), description: "F.".into(), parameters: json!({"type": "object"}), strict: true },
-            ToolDefinition { name: "g".into(), description: "G.".into(), parameters: json!({"type": "object"}), strict: false },
+            ToolDefinition { name: "f".into(), description: "F.".into(), parameters: json!({"type": "object"}), strict: true, texts: None },
+            ToolDefinition {
+                name: "g".into(),
+                description: "G.".into(),
+                parameters: json!({"type": "object"}),
+                strict: false,
+                texts: None,
+            },
         ]),
         temperature: Some(0.5),
         ..ModelRequest::default()

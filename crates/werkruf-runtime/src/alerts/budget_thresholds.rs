@@ -15,7 +15,7 @@ const THRESHOLDS: [i64; 3] = [50, 80, 100];
 /// The thresholds that are reached, also by these refusals of tenants.
 pub(super) async fn reached(sources: &AlertSources, refused: &[(Uuid, OverBudget)], now: Timestamp) -> Result<Vec<Alert>, StoreError> {
     let mut alerts = Vec::new();
-    for (budget, found) in sources.budgets.half_used_budgets(now).await? {
+    for (budget, found) in sources.store.half_used_budgets(now).await? {
         let thresholds = THRESHOLDS.into_iter().filter(|threshold| is_reached(*threshold, found.used, budget.limit));
         alerts.extend(thresholds.map(|threshold| alert(&budget, &found, threshold)));
     }

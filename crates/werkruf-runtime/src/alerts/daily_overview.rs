@@ -27,7 +27,7 @@ pub(super) async fn before(engine: &Engine, sources: &AlertSources, today: Date)
 async fn sum(sources: &AlertSources, tenant_id: Uuid, from: Date, to: Date) -> Result<UsageSum, StoreError> {
     let (from, to) = (start_of(from), start_of(to));
     let query = UsageQuery { tenant_id, user_id: None, group_by: UsageGroup::Day, from, to };
-    Ok(UsageSum::total(&sources.usage.usage_sums(query).await?))
+    Ok(UsageSum::total(&sources.store.usage_sums(query).await?))
 }
 
 fn start_of(day: Date) -> Timestamp {
@@ -50,7 +50,7 @@ async fn overview(sources: &AlertSources, tenant_id: Uuid, day: Date, sum: &Usag
 async fn budgets(sources: &AlertSources, tenant_id: Uuid, day: Date) -> Result<Vec<Value>, StoreError> {
     let of_tenant = sources.budgets.all_budgets().await?.into_iter().find(|budgets| budgets.tenant_id == tenant_id);
     let Some(of_tenant) = of_tenant.filter(|budgets| !budgets.budgets.is_empty()) else { return Ok(Vec::new()) };
-    let uses = sources.budgets.budget_uses(tenant_id, start_of(day)).await?;
+    let uses = sources.store.budget_uses(tenant_id, start_of(day)).await?;
     let shown = uses.iter().filter_map(|found| {
         let budget = of_tenant.budgets.iter().find(|budget| budget.id == found.counter.budget_id)?;
         let subject = Some(&found.counter.subject).filter(|subject| !subject.is_empty());

@@ -14,15 +14,14 @@ mod watch;
 
 use std::sync::Arc;
 
-use werkruf_store::{Alerts, Budgets, Store, UsageStatistics};
+use werkruf_store::{Budgets, MonitoringStore};
 
 pub(crate) use watch::run;
 
 /// Where alerts are read from and written to.
 pub struct AlertSources {
-    alerts: Arc<dyn Alerts>,
+    store: Arc<dyn MonitoringStore>,
     budgets: Arc<dyn Budgets>,
-    usage: Arc<dyn UsageStatistics>,
     stalled_loops: StalledLoops,
 }
 
@@ -30,7 +29,7 @@ pub struct AlertSources {
 type StalledLoops = Box<dyn Fn() -> Vec<&'static str> + Send + Sync>;
 
 impl AlertSources {
-    pub fn new(store: &Arc<dyn Store>, stalled_loops: StalledLoops) -> Self {
-        Self { alerts: store.clone(), budgets: store.clone(), usage: store.clone(), stalled_loops }
+    pub fn new(store: Arc<dyn MonitoringStore>, budgets: Arc<dyn Budgets>, stalled_loops: StalledLoops) -> Self {
+        Self { store, budgets, stalled_loops }
     }
 }

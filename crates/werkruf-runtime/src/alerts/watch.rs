@@ -83,7 +83,7 @@ impl Watch<'_> {
         for event in events {
             let key = event.key();
             if !self.told.contains(&key) {
-                event.open(self.engine, &*self.sources.alerts).await?;
+                event.open(self.engine, &*self.sources.store).await?;
                 self.told.insert(key);
             }
         }
@@ -92,16 +92,16 @@ impl Watch<'_> {
 
     /// Opens and ends alerts. The open ones are read first: one whose condition ends meanwhile is ended in the next round.
     async fn compare(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let open = self.sources.alerts.open_alerts().await?;
+        let open = self.sources.store.open_alerts().await?;
         self.adopt(&open);
         let (asked_until, poison_since) = times(self.engine, now);
-        let stored = self.sources.alerts.stored_conditions(asked_until, poison_since).await?;
+        let stored = self.sources.store.stored_conditions(asked_until, poison_since).await?;
         let found = find(self.engine, stored, &(self.sources.stalled_loops)(), now);
         for alert in found.told.values().filter(|alert| !open.iter().any(|row| row.key == alert.key())) {
-            alert.open(self.engine, &*self.sources.alerts).await?;
+            alert.open(self.engine, &*self.sources.store).await?;
         }
         for row in open.iter().filter(|row| !found.has(&row.key) && self.may_end(row, now)) {
-            resolve(self.engine, &*self.sources.alerts, row).await?;
+            resolve(self.engine, &*self.sources.store, row).await?;
         }
         self.touch(&open, &found, now).await
     }
@@ -131,6 +131,6 @@ impl Watch<'_> {
         let seen = |row: &&AlertRow| found.told.get(&row.key).is_some_and(|alert| alert.local);
         let due = open.iter().filter(seen).filter(|row| now.duration_since(row.seen_at) >= TOUCH_AFTER);
         let ids: Vec<_> = due.map(|row| row.id).collect();
-        if ids.is_empty() { Ok(()) } else { self.sources.alerts.touch_alerts(ids, now).await }
+        if ids.is_empty() { Ok(()) } else { self.sources.store.touch_alerts(ids, now).await }
     }
 }

@@ -152,7 +152,7 @@ mod tests {
         let (lines, missing) = arguments(&given.to_string());
         let sorted = |text: &str| {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-            lines.sort();
+            lines.sort_unstable();
             lines
         };
         assert_eq!((sorted(&lines), missing), (sorted(shown), 0));

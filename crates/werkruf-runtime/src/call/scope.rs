@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{Clock, Deadline, DebugEntry, EventType, Progress, Texts, Usage, Uuid};
-use werkruf_store::{Cluster, NewReservation, NewUsage, Outbox, People, Records, StoreError, Turns};
+use werkruf_store::{Cluster, NewReservation, NewUsage, Outbox, People, Records, RequestsOf, StoreError, Turns};
 
 use super::in_flight::InFlight;
 use super::results::ResultLimit;
@@ -131,10 +131,15 @@ impl TurnScope {
         }
     }
 
+    /// What the turn has used so far, as stored.
+    pub(crate) async fn turn_usage(&self, of: RequestsOf) -> Result<Usage, StoreError> {
+        self.models.usage.turn_usage(self.tenant_id(), self.turn_id, of).await
+    }
+
     /// Continues the count of the turn's tokens where an earlier process stopped.
     pub(crate) async fn continue_tokens(&self) -> Result<(), StoreError> {
         if self.tokens.is_limited() {
-            self.tokens.continue_from(self.models.usage.turn_tokens(self.tenant_id(), self.turn_id).await?);
+            self.tokens.continue_from(self.turn_usage(RequestsOf::TurnAndTools).await?.total_tokens);
         }
         Ok(())
     }

@@ -260,13 +260,9 @@ impl ModelAccess {
     /// Takes everything back: the request was never sent.
     async fn cancel(&self, reserved: &Reserved) {
         let (accounts, tenant_id) = (&self.accounts, self.owner.tenant_id);
-        let canceled = match (&reserved.reservation, reserved.row_id) {
-            (Some(reservation), row_id) => match accounts.budgets.store() {
-                Ok(store) => store.cancel_reservation(tenant_id, reservation.id, row_id).await,
-                Err(error) => Err(error),
-            },
-            (None, Some(id)) => accounts.usage.delete_usage(tenant_id, id).await,
+        let canceled = match (reserved.row_id, reserved.reservation.as_ref().map(|reservation| reservation.id)) {
             (None, None) => Ok(()),
+            (row_id, reservation_id) => accounts.usage.delete_usage(tenant_id, row_id, reservation_id).await,
         };
         if let Err(error) = canceled {
             tracing::error!(%error, "the usage row of a request that was not sent could not be deleted");

@@ -1,7 +1,7 @@
 //! Ends a turn that must not continue: every open call gets an outcome, and nothing is run.
 
 use werkruf_contract::{CallStatus, ErrorCode, Texts, ToolErrorType, TurnError, TurnStatus};
-use werkruf_store::{NewMessage, Replacement, StoreError};
+use werkruf_store::{NewMessage, Replacement, RequestsOf, StoreError};
 
 use super::leftover::Leftover;
 use crate::call::{CallOutcome, StoredCall, TurnScope, canceled, interrupted, log_turn, lost_attempt, stage_outcome};
@@ -53,7 +53,7 @@ impl Closing {
 
 /// Reads what the turn has used, for the line of its end. Without it the turn ends all the same.
 pub(super) async fn continue_usage(scope: &TurnScope) {
-    match scope.turns.turn_usage(scope.tenant_id(), scope.turn_id).await {
+    match scope.turn_usage(RequestsOf::Turn).await {
         Ok(used) => scope.continue_usage(used),
         Err(error) => tracing::warn!(turn_id = %scope.turn_id, %error, "what the turn has used could not be read"),
     }

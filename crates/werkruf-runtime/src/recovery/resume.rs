@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use werkruf_contract::{AssistantReset, CallStatus, ClientCall, EventType};
+use werkruf_store::RequestsOf;
 
 use super::close::continue_usage;
 use super::leftover::Leftover;
@@ -55,7 +56,7 @@ fn add_lost_request(turn: &mut Turn, left: &Leftover) {
 /// Ends the last step, so that the history is valid before the next model request. Returns the reply where only the client's calls are left.
 async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Stop> {
     let scope = Arc::clone(&turn.scope);
-    scope.continue_usage(scope.turns.turn_usage(scope.tenant_id(), scope.turn_id).await?);
+    scope.continue_usage(scope.turn_usage(RequestsOf::Turn).await?);
     let (finished, open) = left.sorted();
     turn.progress.finished = finished;
     add_lost_request(turn, left);

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use werkruf_contract::{EventType, Init, Principal, State, Texts, ToolContext, TurnStatus, Uuid};
-use werkruf_store::{ApprovalFilter, ApprovalRow, CallFilter, CallRow, Fence, MessageRow, Order, Page, StoreError, TurnRow, crash};
+use werkruf_store::{
+    ApprovalFilter, ApprovalRow, CallFilter, CallRow, Fence, MessageRow, Order, Page, ReadLimit, StoreError, TurnRow, crash,
+};
 
 use super::close::Closing;
 use super::leftover::Leftover;
@@ -155,7 +157,7 @@ impl Takeover {
     async fn calls(&self) -> Result<Vec<CallRow>, StoreError> {
         let filter = CallFilter { turn_id: Some(self.turn.id), ..CallFilter::default() };
         let mut calls = self.engine.store.records.calls(self.turn.tenant_id, filter, ALL_ROWS).await?;
-        calls.sort_by_key(|call| (call.step, call.output_index));
+        calls.sort_unstable_by_key(|call| (call.step, call.output_index));
         Ok(calls)
     }
 
@@ -172,7 +174,7 @@ impl Takeover {
         let approvals = self.approvals().await?;
         let client = store.clients.client_request(tenant_id, turn_id).await?;
         let state = store.records.conversation(tenant_id, conversation_id).await?.map(|row| row.state).unwrap_or_default();
-        let events = store.records.events(tenant_id, conversation_id, Some(turn_id), 0, 1).await?;
+        let events = store.streams.events(tenant_id, conversation_id, Some(turn_id), 0, ReadLimit::rows(1)).await?;
         let init = events.first().filter(|event| event.kind == EventType::Init);
         let created = init.and_then(|event| serde_json::from_str::<Init>(&event.data).ok()).is_some_and(|init| init.created);
         let stored = StoredTurn {
@@ -245,7 +247,8 @@ impl Takeover {
         let scope = Arc::new(scope);
         let mut left = Leftover { turn: turn.clone(), calls, history: Vec::new(), approvals: self.approvals().await? };
         // No placeholder shows whether approvers know of the call; the events do.
-        let events = store.records.events(turn.tenant_id, scope.journal.stream_id(), Some(turn.id), 0, ALL_ROWS.limit).await?;
+        let events =
+            store.streams.events(turn.tenant_id, scope.journal.stream_id(), Some(turn.id), 0, ReadLimit::rows(ALL_ROWS.limit)).await?;
         if events.iter().any(|event| event.kind == EventType::ApprovalRequired) {
             left.turn.status = TurnStatus::AwaitingApproval;
         }

@@ -106,7 +106,7 @@ impl RemoteStreams<'_> {
         };
         let (mut up_to, mut settled) = (watched.delivered, false);
         loop {
-            let rows = self.streams.read_events(tenant_id, stream_id, up_to, READ_LIMIT).await?;
+            let rows = self.streams.events(tenant_id, stream_id, None, up_to, READ_LIMIT).await?;
             for row in &rows {
                 if row.seq != up_to + 1 {
                     self.broadcast.skip_deleted(stream_id, row.seq - 1);

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use werkruf_contract::ApprovalStatus;
 use werkruf_runtime::Refusal;
-use werkruf_store::{Approvals, NewContact, Outbox, OutboxRow};
+use werkruf_store::{Approvals, ChannelStore, NewContact, Outbox, OutboxFilter, OutboxRow, Page};
 
 use crate::office::{ADA, BEN, CLEO, Office, TENANT};
 
@@ -27,8 +27,11 @@ async fn approvers_get_buttons_the_first_decision_counts_and_the_others_are_told
     assert_eq!((ben["approve"].as_str().unwrap(), cleo["deny"].as_str().unwrap()), ("Genehmigen", "Deny"));
     assert_eq!(office.channel.texts(ADA), ["This needs an approval by boss: pay.", "You get an answer here as soon as it is decided."]);
     assert_eq!(office.notifications().await, ["approval_required"]);
-    let found = office.store.approval_row(TENANT, approval, "3".to_owned()).await.unwrap().unwrap();
-    assert_eq!(found.id, asked[1].id, "the buttons of Cleo");
+    let found = {
+        let buttons = OutboxFilter { user_id: Some("3".to_owned()), ..OutboxFilter::of_approval(approval) };
+        office.store.outbox(TENANT, buttons, Page::default()).await.unwrap()
+    };
+    assert_eq!(found.iter().map(|row| row.id).collect::<Vec<_>>(), [asked[1].id], "the buttons of Cleo");
 
     // Whoever has not the role cannot decide, and the first decision counts.
     let (ada, ben, cleo) = (office.principal("1").await, office.principal("2").await, office.principal("3").await);

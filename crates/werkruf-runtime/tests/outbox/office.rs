@@ -12,8 +12,8 @@ use werkruf_runtime::{
     ModelProviders, Notification, Pins, Registry, ReplyTo, Runtime, Services, Setup, Webhook,
 };
 use werkruf_store::{
-    InboxEntry, NewOutboxRow, NewUser, Order, Outbox, OutboxRow, OutboxStatus, Page, People, PeopleBatch, Recipient, RecordedInbound,
-    RoleWithPermissions, SqliteStore, Store,
+    ChannelStore, InboxEntry, Installation, ManagePeople, NewOutboxRow, NewUser, Order, Outbox, OutboxFilter, OutboxRow, OutboxStatus,
+    Page, People, PeopleBatch, Recipient, RecordedInbound, RoleWithPermissions, SqliteStore, Store,
 };
 
 use crate::fake_channel::FakeChannel;
@@ -172,7 +172,7 @@ impl Office {
 
     /// All rows, the oldest first.
     pub async fn rows(&self) -> Vec<OutboxRow> {
-        self.store.outbox(TENANT, None, Page::of(200, Order::OldestFirst)).await.unwrap()
+        self.store.outbox(TENANT, OutboxFilter::default(), Page::of(200, Order::OldestFirst)).await.unwrap()
     }
 
     /// The rows for people, once this holds for them.

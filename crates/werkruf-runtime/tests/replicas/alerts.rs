@@ -9,7 +9,9 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 use werkruf_contract::{Clock, Uuid};
 use werkruf_runtime::{AlertSources, Notification};
-use werkruf_store::{Author, Budget, BudgetPeriod, BudgetScope, BudgetUnit, Budgets, NewUsage, Outbox, Page, Store, UsageOwner, UsageRows};
+use werkruf_store::{
+    Author, Budget, BudgetPeriod, BudgetScope, BudgetUnit, ManageBudgets, NewUsage, Outbox, OutboxFilter, Page, UsageOwner, UsageRows,
+};
 
 use crate::cluster::{Cluster, Replica, TENANT};
 
@@ -17,14 +19,15 @@ use crate::cluster::{Cluster, Replica, TENANT};
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 fn watch(replica: &Replica) {
-    let (runtime, store) = (replica.runtime.clone(), replica.store.clone() as Arc<dyn Store>);
-    replica.start(async move { runtime.run_alerts(AlertSources::new(&store, Box::new(Vec::new))).await });
+    let (runtime, store) = (replica.runtime.clone(), replica.store.clone());
+    let sources = AlertSources::new(store.clone(), store, Box::new(Vec::new));
+    replica.start(async move { runtime.run_alerts(sources).await });
 }
 
 /// What the webhook is told about a tenant or the server, in order.
 async fn told(replica: &Replica, tenant_id: Uuid) -> Vec<Value> {
     let store = Arc::clone(&replica.store);
-    let rows = replica.run(async move { store.outbox(tenant_id, None, Page::default()).await.unwrap() }).await;
+    let rows = replica.run(async move { store.outbox(tenant_id, OutboxFilter::default(), Page::default()).await.unwrap() }).await;
     rows.iter().map(|row| serde_json::from_str::<Value>(&row.body).unwrap()["event"].clone()).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use werkruf_contract::{ErrorCode, EventType};
 use werkruf_runtime::{BudgetRefusal, Refusal};
-use werkruf_store::{Author, Budget, BudgetPeriod, BudgetScope, BudgetUnit, Budgets};
+use werkruf_store::{Author, Budget, BudgetPeriod, BudgetScope, BudgetStatistics, BudgetUnit, ManageBudgets};
 
 use crate::cluster::{Cluster, Replica, TENANT, wait_for};
 use crate::scripted::HOLD;

@@ -11,7 +11,10 @@ use werkruf_runtime::{
     ModelAccounts, ModelGate, ModelProviders, Notification, Pins, Registry, ReplyTo, Runtime, Services, Setup, SubscribeOptions,
     Subscription, Webhook,
 };
-use werkruf_store::{InboxEntry, NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, Store, StreamKey, TurnRow};
+use werkruf_store::{
+    InboxEntry, Installation, ManagePeople, NewUser, People, PeopleBatch, PostgresOptions, PostgresStore, Records, Store, StreamKey,
+    TurnRow,
+};
 
 use crate::fake_channel::FakeChannel;
 use crate::fresh::fresh_database;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use werkruf_contract::{Cancel, Uuid};
 use werkruf_runtime::{ChannelMessage, Inbound, ReplyTo};
-use werkruf_store::{InboxEntry, Order, Outbox, OutboxRow, OutboxStatus, Page};
+use werkruf_store::{InboxEntry, Order, Outbox, OutboxFilter, OutboxRow, OutboxStatus, Page};
 
 use crate::cluster::{Cluster, Replica, TENANT};
 use crate::fake_channel::{Sent, Step};
@@ -37,7 +37,7 @@ async fn rows_once(replica: &Replica, holds: impl Fn(&[OutboxRow]) -> bool) -> V
         loop {
             let store = replica.store.clone();
             let page = Page::of(1000, Order::OldestFirst);
-            seen = replica.run(async move { store.outbox(TENANT, None, page).await.unwrap() }).await;
+            seen = replica.run(async move { store.outbox(TENANT, OutboxFilter::default(), page).await.unwrap() }).await;
             if holds(&seen) {
                 return;
             }

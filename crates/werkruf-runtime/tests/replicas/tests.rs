@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use werkruf_contract::{EventType, ToolOutput, TurnStatus, Uuid};
 use werkruf_runtime::{InvokeOutcome, Refusal};
-use werkruf_store::{CallFilter, Page, Records};
+use werkruf_store::{CallFilter, ConversationFilter, Page, Records};
 
 use crate::cluster::{Cluster, Replica, TENANT, wait_for};
 use crate::scripted::HOLD;
@@ -150,7 +150,8 @@ async fn the_same_message_a_hundred_times_to_three_replicas_is_one_turn() {
     let turns: BTreeSet<Uuid> = answers.iter().map(|(turn_id, _)| *turn_id).collect();
     assert_eq!((turns.len(), answers.iter().filter(|(_, new)| *new).count()), (1, 1));
     let store = replicas[0].store.clone();
-    let conversations = replicas[0].run(async move { store.conversations(TENANT, None, Page::default()).await.unwrap() }).await;
+    let conversations =
+        replicas[0].run(async move { store.conversations(TENANT, ConversationFilter::default(), Page::default()).await.unwrap() }).await;
     assert_eq!(conversations.len(), 1);
 }
 

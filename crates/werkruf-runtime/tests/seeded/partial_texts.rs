@@ -40,9 +40,11 @@ impl Tables {
         })
     }
 
-    pub fn read_events(&self, stream_id: Uuid, after: i64, limit: ReadLimit) -> Vec<EventRow> {
+    pub fn events_after(&self, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: ReadLimit) -> Vec<EventRow> {
         let (mut found, mut bytes) = (Vec::new(), 0);
-        for (_, row) in self.events.range((stream_id, after + 1)..=(stream_id, i64::MAX)).take(usize::try_from(limit.rows).unwrap()) {
+        let later = self.events.range((stream_id, after + 1)..=(stream_id, i64::MAX)).map(|(_, row)| row);
+        let wanted = later.filter(|row| turn_id.is_none() || row.turn_id == turn_id);
+        for row in wanted.take(usize::try_from(limit.rows).unwrap()) {
             bytes += row.data.len();
             found.push((**row).clone());
             if bytes >= limit.bytes {

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use werkruf_contract::{Principal, State, Usage, Uuid};
 use werkruf_store::{
-    AttemptRow, Author, CallFilter, CallRow, ClientRequests, ConversationRow, EventRow, Fence, IdOf, InboxEntry, KeyDigest, KeyRow,
-    MessageRow, NewKey, NewUsage, OpenTurn, Opened, Order, Page, People, PeopleBatch, PersonAddress, Records, ResumePoint, Reusable,
-    RowCounts, SentTurn, StoreError, StoreFuture, Summary, TenantRow, TokenRoles, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner,
-    UsageRows, UserRow, Written,
+    AttemptRow, CallFilter, CallRow, ClientRequests, ConversationFilter, ConversationRow, Fence, IdOf, InboxEntry, MessageRow, NewUsage,
+    OpenTurn, Opened, Order, Page, People, PersonAddress, Records, RequestsOf, ResumePoint, Reusable, StoreError, StoreFuture, Summary,
+    TenantRow, TurnCancellation, TurnRow, TurnWrite, Turns, UsageOwner, UsageRows, Written,
 };
 
 use crate::mutant::Mutant;
@@ -237,10 +236,6 @@ impl Turns for Store {
         self.submit(format!("release {}", short(fence.stream_id)), move |tables, _| tables.release(&fence))
     }
 
-    fn turn_usage(&self, _: Uuid, turn_id: Uuid) -> StoreFuture<'_, Usage> {
-        Box::pin(self.read("usage", move |tables| tables.usage_of(turn_id)))
-    }
-
     fn delete_conversation(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
         not_simulated()
     }
@@ -268,18 +263,7 @@ impl Records for Store {
         }))
     }
 
-    fn events(&self, _: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>> {
-        Box::pin(self.read("events", move |tables| {
-            let later = tables.events.range((stream_id, after + 1)..=(stream_id, i64::MAX)).map(|(_, row)| row);
-            let mine = later.filter(|row| turn_id.is_none() || row.turn_id == turn_id);
-            mine.take(usize::try_from(limit).unwrap()).map(|row| (**row).clone()).collect()
-        }))
-    }
-
-    fn conversations(&self, _: Uuid, _: Option<String>, _: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
-        not_simulated()
-    }
-    fn conversations_by_use(&self, _: Uuid, _: Option<String>, _: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
+    fn conversations(&self, _: Uuid, _: ConversationFilter, _: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         not_simulated()
     }
     fn messages(&self, _: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>> {
@@ -295,9 +279,6 @@ impl Records for Store {
     fn attempts(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         not_simulated()
     }
-    fn row_counts(&self, _: Uuid) -> StoreFuture<'_, RowCounts> {
-        not_simulated()
-    }
     fn ids_like(&self, _: Uuid, _: IdOf, _: String, _: u32) -> StoreFuture<'_, Vec<Uuid>> {
         not_simulated()
     }
@@ -311,16 +292,16 @@ pub fn not_simulated<T: Send + 'static>() -> StoreFuture<'static, T> {
     Box::pin(std::future::ready(Err(broken("this method of the store is not simulated"))))
 }
 
-/// No tool of these tests uses a model.
 impl UsageRows for Store {
     fn put_usage(&self, _: UsageOwner, _: NewUsage, _: Timestamp) -> StoreFuture<'_, ()> {
         not_simulated()
     }
-    fn delete_usage(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, ()> {
+    fn delete_usage(&self, _: Uuid, _: Option<Uuid>, _: Option<Uuid>) -> StoreFuture<'_, ()> {
         not_simulated()
     }
-    fn turn_tokens(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, i64> {
-        not_simulated()
+    /// The turn's own are all: no tool of these tests uses a model.
+    fn turn_usage(&self, _: Uuid, turn_id: Uuid, _: RequestsOf) -> StoreFuture<'_, Usage> {
+        Box::pin(self.read("usage", move |tables| tables.usage_of(turn_id)))
     }
 }
 
@@ -332,22 +313,7 @@ impl ClientRequests for Store {
     fn first_client_request(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, Option<String>> {
         not_simulated()
     }
-    fn conversation_by_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<ResumePoint>> {
-        not_simulated()
-    }
     fn conversation_awaiting(&self, _: Uuid, _: String, _: Vec<String>) -> StoreFuture<'_, Option<ResumePoint>> {
-        not_simulated()
-    }
-    fn turn_by_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Option<ResumePoint>> {
-        not_simulated()
-    }
-    fn turns_by_request_digest(&self, _: Uuid, _: String, _: String) -> StoreFuture<'_, Vec<SentTurn>> {
-        not_simulated()
-    }
-    fn put_transcript_digest(&self, _: Uuid, _: Uuid, _: String) -> StoreFuture<'_, bool> {
-        not_simulated()
-    }
-    fn withdraw_client_request(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
         not_simulated()
     }
 }
@@ -364,43 +330,10 @@ impl People for Store {
     fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>> {
         not_simulated()
     }
-    fn ensure_tenant(&self, _: Uuid, _: String, _: Timestamp) -> StoreFuture<'_, TenantRow> {
-        not_simulated()
-    }
-    fn user_by_external_id(&self, _: Uuid, _: String) -> StoreFuture<'_, Option<UserRow>> {
-        not_simulated()
-    }
     fn users_by_address(&self, _: Uuid, _: Option<String>, _: Option<String>) -> StoreFuture<'_, Vec<PersonAddress>> {
         not_simulated()
     }
     fn users_with_roles(&self, _: Uuid, _: Vec<String>) -> StoreFuture<'_, Vec<PersonAddress>> {
-        not_simulated()
-    }
-    fn create_guest(&self, _: Uuid, _: Option<i64>, _: Option<String>, _: String) -> StoreFuture<'_, UserRow> {
-        not_simulated()
-    }
-    fn put_token_roles(&self, _: Uuid, _: i64, _: Option<TokenRoles>) -> StoreFuture<'_, ()> {
-        not_simulated()
-    }
-    fn put_people(&self, _: Uuid, _: PeopleBatch) -> StoreFuture<'_, ()> {
-        not_simulated()
-    }
-    fn create_key(&self, _: NewKey, _: Author) -> StoreFuture<'_, KeyRow> {
-        not_simulated()
-    }
-    fn keys(&self, _: Uuid, _: Page) -> StoreFuture<'_, Vec<KeyRow>> {
-        not_simulated()
-    }
-    fn delete_key(&self, _: Uuid, _: Uuid, _: Author) -> StoreFuture<'_, bool> {
-        not_simulated()
-    }
-    fn key_by_digest(&self, _: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {
-        not_simulated()
-    }
-    fn setting(&self, _: String) -> StoreFuture<'_, Option<String>> {
-        not_simulated()
-    }
-    fn put_setting(&self, _: String, _: String) -> StoreFuture<'_, ()> {
         not_simulated()
     }
 }

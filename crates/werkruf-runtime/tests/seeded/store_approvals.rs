@@ -51,8 +51,8 @@ impl Store {
 }
 
 impl Streams for Store {
-    fn read_events(&self, _: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
-        Box::pin(self.read("read events", move |tables| tables.read_events(stream_id, after, limit)))
+    fn events(&self, _: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
+        Box::pin(self.read("events", move |tables| tables.events_after(stream_id, turn_id, after, limit)))
     }
 
     fn first_event(&self, _: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64> {

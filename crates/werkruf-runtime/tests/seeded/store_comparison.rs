@@ -8,8 +8,8 @@ use jiff::SignedDuration;
 use werkruf_contract::{ApprovalStatus, EventType, TurnStatus, Uuid};
 use werkruf_store::{
     ApprovalFilter, Approvals, CallFilter, CallRow, CallStart, ConversationRef, Decision, Fence, InboxEntry, NewPartial, OpenTurn, Opened,
-    Order, Page, ReadLimit, Records, Replacement, SqliteStore, StoreError, Streams, TurnCancellation, TurnChange, TurnKind, TurnWrite,
-    Turns,
+    Order, Page, ReadLimit, Records, Replacement, RequestsOf, SqliteStore, StoreError, Streams, TurnCancellation, TurnChange, TurnKind,
+    TurnWrite, Turns, UsageRows,
 };
 
 use crate::mutant::Mutant;
@@ -286,19 +286,19 @@ impl Comparison {
         }
         let Some(turn) = self.turn() else { return };
         let _ = both!(self, turn(tenant_id, turn.turn_id));
-        let _ = both!(self, turn_usage(tenant_id, turn.turn_id));
+        let _ = both!(self, turn_usage(tenant_id, turn.turn_id, RequestsOf::Turn));
         let _ = both!(self, calls(tenant_id, CallFilter { turn_id: Some(turn.turn_id), ..CallFilter::default() }, Page::default()));
         let _ = both!(self, reusable_call(tenant_id, turn.conversation_id, key));
-        let _ = both!(self, events(tenant_id, turn.conversation_id.unwrap_or(turn.turn_id), Some(turn.turn_id), 0_i64, 5_u32));
+        let _ = both!(self, events(tenant_id, turn.conversation_id.unwrap_or(turn.turn_id), Some(turn.turn_id), 0_i64, ReadLimit::rows(5)));
         if let Some(id) = turn.conversation_id {
             let _ = both!(self, history(tenant_id, id));
             let _ = both!(self, conversation(tenant_id, id));
-            let _ = both!(self, events(tenant_id, id, None::<Uuid>, 1_i64, 100_u32));
+            let _ = both!(self, events(tenant_id, id, None::<Uuid>, 1_i64, ReadLimit::rows(100)));
             let ids: Vec<String> = (0..6).map(|n| format!("c{n}")).collect();
             let _ = both!(self, taken_call_ids(tenant_id, id, ids));
             let _ = both!(self, partial(tenant_id, id));
             let _ = both!(self, first_event(tenant_id, id));
-            let _ = both!(self, read_events(tenant_id, id, 1_i64, ReadLimit { rows: 4, bytes: 20 }));
+            let _ = both!(self, events(tenant_id, id, None::<Uuid>, 1_i64, ReadLimit { rows: 4, bytes: 20 }));
         }
         let roles = (self.below(2) == 0).then(|| vec![format!("role-{}", self.below(2))]);
         let filter = ApprovalFilter { status: None, turn_id: (self.below(2) == 0).then_some(turn.turn_id), roles };

@@ -1,4 +1,4 @@
-//! [`Audit`] on PostgreSQL, and the entries that other writes make in their own transaction.
+//! [`Audit`] and [`AuditLog`] on PostgreSQL, and the entries that other writes make in their own transaction.
 
 use std::sync::Arc;
 
@@ -12,7 +12,9 @@ use super::fault::Fault;
 use super::flush::{DbRole, Statement, Transaction};
 use super::param::{clean_or_null, p};
 use super::row::{AUDIT, AUDIT_HEAD, all, audit, audit_head, first, only};
-use crate::{Act, Audit, AuditHead, AuditRow, Author, NewUser, Recorder, RoleWithPermissions, SecretKeys, StoreError, StoreFuture};
+use crate::{
+    Act, Audit, AuditHead, AuditLog, AuditRow, Author, NewUser, Recorder, RoleWithPermissions, SecretKeys, StoreError, StoreFuture,
+};
 
 impl Audit for PostgresStore {
     fn secret_keys(&self) -> SecretKeys {
@@ -26,7 +28,9 @@ impl Audit for PostgresStore {
             Box::pin(async move { record(transaction, &entry.0, tenant_id, &entry.1, &entry.2, at).await })
         }))
     }
+}
 
+impl AuditLog for PostgresStore {
     fn audit_entries(&self, tenant_id: Uuid, after: i64, limit: u32) -> StoreFuture<'_, Vec<AuditRow>> {
         Box::pin(async move {
             let sql = format!("SELECT {AUDIT} FROM audit_entries WHERE tenant_id = $1 AND seq > $2 ORDER BY seq LIMIT $3");

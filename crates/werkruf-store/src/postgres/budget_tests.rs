@@ -11,7 +11,10 @@ use super::proxy::Cut;
 use super::{PostgresOptions, PostgresStore};
 use crate::story::{Running, Tamper, World, assert_sound, to};
 use crate::testbed::fresh_database;
-use crate::{Author, Budget, BudgetPeriod, BudgetScope, BudgetUnit, Budgets, NewUsage, OpenTurn, Opened, Turns, UsageRows};
+use crate::{
+    Author, Budget, BudgetPeriod, BudgetScope, BudgetStatistics, BudgetUnit, Budgets, ManageBudgets, NewUsage, OpenTurn, Opened, Turns,
+    UsageRows,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_does_not_reserve_or_count_twice() {
@@ -57,7 +60,7 @@ async fn a_lost_answer_does_not_reserve_or_count_twice() {
         let known = NewUsage { tokens_total: 8, estimated: false, reservation: Some(small.id), ..estimate };
         cut(&proxy, at, world.store.put_usage(world.owner("1"), known.clone(), world.now)).await;
         assert_eq!(world.uses().await, [(String::new(), 38, 0)], "{at:?}");
-        cut(&proxy, at, world.store.cancel_reservation(world.tenant, small.id, Some(known.id))).await;
+        cut(&proxy, at, world.store.delete_usage(world.tenant, Some(known.id), Some(small.id))).await;
         assert_eq!(world.uses().await, [(String::new(), 30, 0)], "{at:?}");
         assert_sound(&world).await;
         assert!(cut(&proxy, at, world.store.delete_budget(world.tenant, draft.id, Author::operator())).await, "{at:?}");
@@ -118,7 +121,7 @@ async fn client(world: Process, shared: &Shared, number: usize) {
                 let refused = world.store.reserve(world.owner("1"), reservation.clone(), row.clone(), world.now).await.unwrap();
                 if refused.is_none() && !lost {
                     if kind.is_multiple_of(5) {
-                        world.store.cancel_reservation(world.tenant, reservation.id, row.map(|row| row.id)).await.unwrap();
+                        world.store.delete_usage(world.tenant, row.map(|row| row.id), Some(reservation.id)).await.unwrap();
                     } else {
                         let known = NewUsage { id: estimate.id, ..world.counted(&reservation) };
                         world.store.put_usage(world.owner("1"), known, world.now).await.unwrap();

@@ -1,4 +1,4 @@
-//! [`Budgets`] on PostgreSQL. Budgets are made and deleted as `werkruf_system`, because a change raises the version in the row of the tenant; one
+//! [`Budgets`], [`ManageBudgets`] and [`BudgetStatistics`] on PostgreSQL. Budgets are made and deleted as `werkruf_system`, because a change raises the version in the row of the tenant; one
 //! such change at a time.
 
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use super::audit::record;
 use super::fault::Fault;
 use super::flush::{DbRole, Statement, Transaction};
 use super::param::{clean_or_null, ms, p};
-use super::row::{Columns, all, first, only};
+use super::row::{self, Columns, all, first, only};
 use super::text::clean;
 use super::turn_documents::document;
 use super::usage_documents::{Reservation, UsageRow};
 use crate::budgets::{ConfiguredChange, MOST_SUBJECTS, SETTLED_AFTER, created, deleted, no_tenant};
+use crate::reading::{BUDGET, qualified};
 use crate::{
-    Author, Budget, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, BudgetUse, Budgets, NewReservation, NewUsage, OverBudget,
-    StoreError, StoreFuture, TenantBudgets, UsageOwner,
+    Author, Budget, BudgetPeriod, BudgetStatistics, BudgetUse, Budgets, ManageBudgets, NewReservation, NewUsage, OverBudget, StoreError,
+    StoreFuture, TenantBudgets, UsageOwner,
 };
 
 impl Budgets for PostgresStore {
@@ -30,16 +31,61 @@ impl Budgets for PostgresStore {
             let sql = format!(
                 "SELECT tenants.id, budgets_version, budgets.id IS NOT NULL, {} FROM tenants LEFT JOIN budgets ON budgets.tenant_id = tenants.id
                  WHERE budgets_version > 0 ORDER BY tenants.id, budgets.id",
-                BUDGET.split(", ").map(|column| format!("budgets.{column}")).collect::<Vec<_>>().join(", ")
+                qualified(BUDGET, "budgets")
             );
-            let rows = all(&self.query(DbRole::System, &sql, &[]).await?, |columns| {
-                let (tenant_id, version, found) = (columns.id()?, columns.int()?, columns.flag()?);
-                Ok((tenant_id, version, if found { Some(read_budget(columns)?) } else { None }))
-            })?;
-            Ok(TenantBudgets::collect(rows))
+            Ok(TenantBudgets::collect(all(&self.query(DbRole::System, &sql, &[]).await?, row::tenant_budget)?))
         })
     }
 
+    fn reserve(
+        &self,
+        owner: UsageOwner,
+        reservation: NewReservation,
+        usage: Option<NewUsage>,
+        now: Timestamp,
+    ) -> StoreFuture<'_, Option<OverBudget>> {
+        Box::pin(async move {
+            let sql = "SELECT reserve_budgets($1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8)::text";
+            let rows = document(&usage.iter().map(|usage| UsageRow::new(usage, now)).collect::<Vec<_>>())?;
+            let claims = document(&Reservation::new(&reservation, usage.as_ref()))?;
+            let (user, now) = (clean(&owner.user_id), ms(now));
+            let values = [
+                p(&owner.tenant_id),
+                p(&user),
+                p(&owner.conversation_id),
+                p(&owner.turn_id),
+                p(&now),
+                (&rows as _, Type::TEXT),
+                (&claims as _, Type::TEXT),
+            ];
+            let rows = self.query_once(DbRole::Tenant(owner.tenant_id), sql, &values).await?;
+            only(&rows, |columns| refusal(columns, Some(&reservation)))
+        })
+    }
+
+    fn release_expired(&self, now: Timestamp) -> StoreFuture<'_, u64> {
+        Box::pin(async move {
+            let now = ms(now);
+            let rows = self.query(DbRole::System, "SELECT release_expired($1)", &[p(&now)]).await?;
+            let released = only(&rows, |columns| columns.int())?;
+            let known = ms(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
+            let sql = format!("SELECT {BUDGET} FROM budgets WHERE NOT settled AND created_at <= $1");
+            // Each in its own transaction, which locks counters of one budget only.
+            for budget in all(&self.query(DbRole::System, &sql, &[p(&known)]).await?, row::budget)? {
+                let (starts, key) = (budget.first_periods(), [p(&budget.tenant_id), p(&budget.id)]);
+                let [tenant, id] = key.clone();
+                let statements = [
+                    Statement { sql: SETTLE, params: &[tenant, id, (&starts, Type::DATE_ARRAY)] },
+                    Statement { sql: SETTLED, params: &key },
+                ];
+                self.run(DbRole::System, &statements).await?;
+            }
+            Ok(u64::try_from(released).unwrap_or(0))
+        })
+    }
+}
+
+impl ManageBudgets for PostgresStore {
     fn create_budget(&self, budget: Budget, by: Author) -> StoreFuture<'_, bool> {
         let budget = Budget { subject: budget.subject.map(|subject| clean(&subject).into_owned()), ..budget };
         let entry = Arc::new((self.recorder.clone(), by, budget));
@@ -83,22 +129,15 @@ impl Budgets for PostgresStore {
             Box::pin(async move { put_configured(transaction, &entry.0, &entry.1, ms(now)).await })
         }))
     }
+}
 
+impl BudgetStatistics for PostgresStore {
     fn budget_uses(&self, tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Vec<BudgetUse>> {
         Box::pin(async move {
             let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| period.start_at(now));
             let most = i64::from(MOST_SUBJECTS);
             let rows = self.query(DbRole::Tenant(tenant_id), USES, &[p(&tenant_id), p(&day), p(&month), p(&most)]).await?;
-            all(&rows, |columns| {
-                let counter = BudgetCounter {
-                    budget_id: columns.id()?,
-                    subject: columns.text()?,
-                    period: columns.parsed(BudgetPeriod::parse)?,
-                    period_start: columns.parsed(|text| text.parse().ok())?,
-                    unit: columns.parsed(BudgetUnit::parse)?,
-                };
-                Ok(BudgetUse { counter, used: columns.int()?, reserved: columns.int()? })
-            })
+            all(&rows, row::budget_use)
         })
     }
 
@@ -111,66 +150,9 @@ impl Budgets for PostgresStore {
                  JOIN budgets AS b ON b.tenant_id = p.tenant_id AND b.id = budget_id
                  WHERE period_start IN ($1, $2) AND period_start = CASE period WHEN 'day' THEN $1 ELSE $2 END
                    AND max_amount > 0 AND used >= max_amount - max_amount / 2 ORDER BY b.tenant_id, b.id, p.subject",
-                BUDGET.split(", ").map(|column| format!("b.{column}")).collect::<Vec<_>>().join(", ")
+                qualified(BUDGET, "b")
             );
-            all(&self.query(DbRole::System, &sql, &[p(&day), p(&month)]).await?, |columns| {
-                let budget = read_budget(columns)?;
-                let (subject, period_start) = (columns.text()?, columns.parsed(|text| text.parse().ok())?);
-                let counter = BudgetCounter { budget_id: budget.id, subject, period: budget.period, period_start, unit: budget.unit };
-                Ok((budget, BudgetUse { counter, used: columns.int()?, reserved: columns.int()? }))
-            })
-        })
-    }
-
-    fn reserve(
-        &self,
-        owner: UsageOwner,
-        reservation: NewReservation,
-        usage: Option<NewUsage>,
-        now: Timestamp,
-    ) -> StoreFuture<'_, Option<OverBudget>> {
-        Box::pin(async move {
-            let sql = "SELECT reserve_budgets($1, $2, $3, $4, $5, $6::text::jsonb, $7::text::jsonb, $8)::text";
-            let rows = document(&usage.iter().map(|usage| UsageRow::new(usage, now)).collect::<Vec<_>>())?;
-            let claims = document(&Reservation::new(&reservation, usage.as_ref()))?;
-            let (user, now) = (clean(&owner.user_id), ms(now));
-            let values = [
-                p(&owner.tenant_id),
-                p(&user),
-                p(&owner.conversation_id),
-                p(&owner.turn_id),
-                p(&now),
-                (&rows as _, Type::TEXT),
-                (&claims as _, Type::TEXT),
-            ];
-            let rows = self.query_once(DbRole::Tenant(owner.tenant_id), sql, &values).await?;
-            only(&rows, |columns| refusal(columns, Some(&reservation)))
-        })
-    }
-
-    fn cancel_reservation(&self, tenant_id: Uuid, id: Uuid, usage_id: Option<Uuid>) -> StoreFuture<'_, ()> {
-        let sql = "SELECT drop_usage($1, $2, $3)::text";
-        Box::pin(async move { self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&usage_id), p(&id)]).await.map(|_| ()) })
-    }
-
-    fn release_expired(&self, now: Timestamp) -> StoreFuture<'_, u64> {
-        Box::pin(async move {
-            let now = ms(now);
-            let rows = self.query(DbRole::System, "SELECT release_expired($1)", &[p(&now)]).await?;
-            let released = only(&rows, |columns| columns.int())?;
-            let known = ms(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
-            let sql = format!("SELECT {BUDGET} FROM budgets WHERE NOT settled AND created_at <= $1");
-            // Each in its own transaction, which locks counters of one budget only.
-            for budget in all(&self.query(DbRole::System, &sql, &[p(&known)]).await?, read_budget)? {
-                let (starts, key) = (budget.first_periods(), [p(&budget.tenant_id), p(&budget.id)]);
-                let [tenant, id] = key.clone();
-                let statements = [
-                    Statement { sql: SETTLE, params: &[tenant, id, (&starts, Type::DATE_ARRAY)] },
-                    Statement { sql: SETTLED, params: &key },
-                ];
-                self.run(DbRole::System, &statements).await?;
-            }
-            Ok(u64::try_from(released).unwrap_or(0))
+            all(&self.query(DbRole::System, &sql, &[p(&day), p(&month)]).await?, row::used_budget)
         })
     }
 }
@@ -183,23 +165,6 @@ const USES: &str = "SELECT budget_id, subject, period, period_start::text, unit,
     WHERE place <= $4 ORDER BY budget_id, subject";
 const SETTLE: &str = "SELECT settle_budget($1, $2, $3)::text";
 const SETTLED: &str = "UPDATE budgets SET settled = true WHERE tenant_id = $1 AND id = $2";
-
-/// The columns of [`read_budget`].
-const BUDGET: &str = "id, tenant_id, scope, subject, period, unit, max_amount, configured, created_at";
-
-fn read_budget(columns: &mut Columns<'_>) -> Result<Budget, StoreError> {
-    Ok(Budget {
-        id: columns.id()?,
-        tenant_id: columns.id()?,
-        scope: columns.parsed(BudgetScope::parse)?,
-        subject: columns.text_or_null()?,
-        period: columns.parsed(BudgetPeriod::parse)?,
-        unit: columns.parsed(BudgetUnit::parse)?,
-        limit: columns.int()?,
-        configured: columns.flag()?,
-        created_at: columns.time()?,
-    })
-}
 
 /// What a function says about the claim that has no room.
 #[derive(Deserialize)]
@@ -226,7 +191,7 @@ async fn lock_budgets(transaction: &Transaction) -> Result<(), Fault> {
 
 async fn budget_by_id(transaction: &Transaction, tenant_id: Uuid, id: Uuid) -> Result<Option<Budget>, Fault> {
     let sql = format!("SELECT {BUDGET} FROM budgets WHERE tenant_id = $1 AND id = $2");
-    Ok(first(&transaction.query(&sql, &[p(&tenant_id), p(&id)]).await?, read_budget)?)
+    Ok(first(&transaction.query(&sql, &[p(&tenant_id), p(&id)]).await?, row::budget)?)
 }
 
 /// False where there is one with this id or name.
@@ -285,7 +250,7 @@ async fn raise_version(transaction: &Transaction, tenant_id: Uuid) -> Result<(),
 
 async fn put_configured(transaction: &Transaction, recorder: &crate::Recorder, budgets: &[Budget], now: Timestamp) -> Result<(), Fault> {
     lock_budgets(transaction).await?;
-    let stored = all(&transaction.query(&format!("SELECT {BUDGET} FROM budgets"), &[]).await?, read_budget)?;
+    let stored = all(&transaction.query(&format!("SELECT {BUDGET} FROM budgets"), &[]).await?, row::budget)?;
     let change = ConfiguredChange::new(stored, budgets, now);
     for budget in &change.delete {
         delete(transaction, budget.tenant_id, budget.id).await?;

@@ -1,15 +1,15 @@
-//! [`ClientRequests`] on PostgreSQL.
+//! [`ClientRequests`] and [`ClientTurns`] on PostgreSQL.
 
 use tokio_postgres::types::Type;
-use werkruf_contract::{TurnStatus, Uuid};
+use werkruf_contract::Uuid;
 
 use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::p;
-use super::row::{Columns, all, first};
+use super::row::{self, all, first};
 use super::text::clean;
 use crate::client_requests::SENT_TURNS;
-use crate::{ClientRequests, JsonText, ResumePoint, SentTurn, StoreError, StoreFuture};
+use crate::{ClientRequests, ClientTurns, JsonText, ResumePoint, SentTurn, StoreError, StoreFuture};
 
 impl ClientRequests for PostgresStore {
     fn client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Option<JsonText>> {
@@ -28,15 +28,6 @@ impl ClientRequests for PostgresStore {
         })
     }
 
-    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
-        // A client that continues from an older turn would branch off: only the newest turn counts.
-        let sql = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = $1 AND user_id = $2 AND transcript_digest = $3
-                     AND conversation_id IS NOT NULL AND NOT EXISTS
-                       (SELECT 1 FROM turns WHERE tenant_id = $1 AND conversation_id = own.conversation_id AND id > own.id)
-                   ORDER BY id DESC LIMIT 1";
-        Box::pin(self.resume_point(sql, tenant_id, user_id, digest))
-    }
-
     fn conversation_awaiting(&self, tenant_id: Uuid, user_id: String, call_ids: Vec<String>) -> StoreFuture<'_, Option<ResumePoint>> {
         let sql = "SELECT messages.conversation_id, (array_agg(turns.id ORDER BY turns.id DESC))[1] FROM messages
                      JOIN turns ON turns.tenant_id = messages.tenant_id AND turns.id = messages.turn_id
@@ -47,10 +38,21 @@ impl ClientRequests for PostgresStore {
             let call_ids: Vec<_> = call_ids.iter().map(|id| clean(id)).collect();
             let user_id = clean(&user_id);
             let values = [p(&tenant_id), p(&user_id), (&call_ids as _, Type::TEXT_ARRAY)];
-            let mut found = all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, resume_point)?;
+            let mut found = all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, row::resume_point)?;
             // Ids such as call_0 occur in several conversations: where two wait, it is unknown which one is meant.
             Ok(found.pop().filter(|_| found.is_empty()))
         })
+    }
+}
+
+impl ClientTurns for PostgresStore {
+    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
+        // A client that continues from an older turn would branch off: only the newest turn counts.
+        let sql = "SELECT conversation_id, id FROM turns AS own WHERE tenant_id = $1 AND user_id = $2 AND transcript_digest = $3
+                     AND conversation_id IS NOT NULL AND NOT EXISTS
+                       (SELECT 1 FROM turns WHERE tenant_id = $1 AND conversation_id = own.conversation_id AND id > own.id)
+                   ORDER BY id DESC LIMIT 1";
+        Box::pin(self.resume_point(sql, tenant_id, user_id, digest))
     }
 
     fn turn_by_digest(&self, tenant_id: Uuid, user_id: String, digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
@@ -68,7 +70,7 @@ impl ClientRequests for PostgresStore {
         Box::pin(async move {
             let (user_id, digest, most) = (clean(&user_id), clean(&digest), i64::from(SENT_TURNS));
             let values = [p(&tenant_id), p(&user_id), p(&digest), p(&most)];
-            all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, sent_turn)
+            all(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, row::sent_turn)
         })
     }
 
@@ -90,22 +92,6 @@ impl PostgresStore {
     async fn resume_point(&self, sql: &str, tenant_id: Uuid, user_id: String, digest: String) -> Result<Option<ResumePoint>, StoreError> {
         let (user_id, digest) = (clean(&user_id), clean(&digest));
         let values = [p(&tenant_id), p(&user_id), p(&digest)];
-        first(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, resume_point)
+        first(&self.query(DbRole::Tenant(tenant_id), sql, &values).await?, row::resume_point)
     }
-}
-
-fn resume_point(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
-    Ok(ResumePoint { conversation_id: columns.id()?, turn_id: columns.id()? })
-}
-
-fn sent_turn(columns: &mut Columns<'_>) -> Result<SentTurn, StoreError> {
-    Ok(SentTurn {
-        conversation_id: columns.id()?,
-        turn_id: columns.id()?,
-        status: columns.parsed(TurnStatus::parse)?,
-        finished_at: columns.time_or_null()?,
-        is_newest: columns.flag()?,
-        request: columns.text_or_null()?,
-        results: columns.text_or_null()?,
-    })
 }

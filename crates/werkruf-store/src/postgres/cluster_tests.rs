@@ -11,7 +11,7 @@ use super::param::p;
 use super::{PostgresOptions, PostgresStore};
 use crate::story::World;
 use crate::testbed::fresh_database;
-use crate::{Cluster, ConversationRef, NewPartial, OpenTurn, Opened, Records, StoreError, Streams, Turns};
+use crate::{Cluster, ConversationRef, NewPartial, OpenTurn, Opened, ReadLimit, Records, StoreError, Streams, Turns};
 
 pub(super) type Process = World<PostgresStore>;
 
@@ -130,7 +130,7 @@ async fn many_processes_write_one_conversation_without_a_gap() {
     let started = opened.iter().filter(|opened| matches!(opened, Ok(Opened::Stored { fence: Some(_), .. }))).count();
     assert!(opened.iter().all(Result::is_ok));
     assert_eq!(started, 1, "one at a time");
-    let events = here.store.events(here.tenant, first.conversation, None, 0, 100).await.unwrap();
+    let events = here.store.events(here.tenant, first.conversation, None, 0, ReadLimit::rows(100)).await.unwrap();
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), (1..=42).collect::<Vec<_>>());
 }
 

@@ -1,15 +1,17 @@
 //! [`Diagnostics`] on PostgreSQL, for an open store and for a database without one.
 
+use std::sync::atomic::Ordering;
+
 use jiff::Timestamp;
 use tokio_postgres::Row;
-use werkruf_contract::Clock;
+use werkruf_contract::{Clock, Uuid};
 
 use super::flush::{DbRole, Statement};
 use super::param::{ms, p};
-use super::row::{all, only};
+use super::row::{self, all, first, only};
 use super::{PostgresOptions, PostgresStore};
 use crate::diagnosis::{OUTBOX_COUNTS, WAITING, first_unpriced, stuck_before};
-use crate::{DatabaseConnections, Diagnosis, Diagnostics, Measurements, Modules, StoreError, StoreFuture};
+use crate::{Counts, DatabaseConnections, Diagnosis, Diagnostics, Measurements, Modules, RowCounts, StoreError, StoreFuture};
 
 const SIZE: &str = "SELECT pg_database_size(current_database())";
 const STUCK: &str = "SELECT count(*), (array_agg(id ORDER BY id))[1] FROM turns
@@ -19,6 +21,11 @@ const UNPRICED: &str = "SELECT model, count(*) FROM api_usage WHERE id >= $1 AND
 /// Faults are counted only where the cluster was made with checksums.
 const SERVER: &str = "SELECT current_setting('server_version'), clock_timestamp(),
     (SELECT checksum_failures FROM pg_stat_database WHERE datname = current_database())";
+
+const ROW_COUNTS: &str = "SELECT (SELECT count(*) FROM tenants), (SELECT count(*) FROM users), (SELECT count(*) FROM api_keys),
+      (SELECT count(*) FROM conversations), (SELECT count(*) FROM turns WHERE finished_at IS NULL),
+      (SELECT count(*) FROM approvals WHERE status = 'pending'), (SELECT count(*) FROM tool_calls WHERE id >= $1),
+      (SELECT count(*) FROM tool_calls WHERE id >= $1 AND status IN ('failed', 'timeout'))";
 
 impl Diagnostics for PostgresStore {
     fn measurements(&self) -> StoreFuture<'_, Measurements> {
@@ -59,6 +66,18 @@ impl Diagnostics for PostgresStore {
     fn connections(&self) -> DatabaseConnections {
         let status = self.pool.status();
         DatabaseConnections { open: status.size, idle: status.available, waiting: status.waiting }
+    }
+
+    fn row_counts(&self, first_recent: Uuid) -> StoreFuture<'_, RowCounts> {
+        Box::pin(async move {
+            Ok(first(&self.query(DbRole::System, ROW_COUNTS, &[p(&first_recent)]).await?, row::row_counts)?.unwrap_or_default())
+        })
+    }
+
+    fn counts(&self) -> Counts {
+        let commits = self.commits.load(Ordering::Relaxed);
+        // Only the database knows how many rows each of them wrote.
+        Counts { commits, groups: commits, row_writes: 0 }
     }
 }
 

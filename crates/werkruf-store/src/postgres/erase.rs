@@ -7,7 +7,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
@@ -23,22 +22,15 @@ use super::{PostgresStore, audit, budgets};
 use crate::module::rows_to_erase;
 use crate::reading::CONNECTION;
 use crate::{
-    Author, Backup, CloseReason, Counts, Erased, Maintenance, MaintenanceError, MaintenanceFuture, Modules, Recorder, StoreError,
-    TurnCloser, TurnRow, crash,
+    Author, Backup, CloseReason, Erased, Maintenance, MaintenanceError, MaintenanceFuture, Modules, Recorder, StoreError, TurnCloser,
+    TurnRow, crash,
 };
 
 impl Maintenance for PostgresStore {
-    fn counts(&self) -> Counts {
-        let commits = self.commits.load(Ordering::Relaxed);
-        // Only the database knows how many rows each of them wrote.
-        Counts { commits, groups: commits, row_writes: 0 }
-    }
-
     fn back_up(&self, target: PathBuf, _force: bool) -> MaintenanceFuture<'_, Backup> {
         let why = "PostgreSQL is backed up with its own tools: pg_dump --format=custom, or continuous archiving; see docs/operations.md";
         Box::pin(async move { Err(MaintenanceError::Unfit { path: target, why: why.to_owned() }) })
     }
-
     fn erase_person(
         &self,
         tenant_id: Uuid,
@@ -61,7 +53,6 @@ impl Maintenance for PostgresStore {
             Ok(erased)
         })
     }
-
     fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> MaintenanceFuture<'_, Vec<Uuid>> {
         Box::pin(async move {
             let user_id = clean(&user_id);

@@ -14,8 +14,8 @@ use super::{PostgresOptions, PostgresStore};
 use crate::story::{Running, World};
 use crate::testbed::fresh_database;
 use crate::{
-    Act, Approvals, Audit, Author, ConversationRef, DecisionOutcome, EditRefusal, ManagePeople, NewApproval, NewEvent, Opened, People,
-    PeopleEdit, PeopleKind, PeopleRow, Records, StoreError, TurnChange, Turns,
+    Act, Approvals, Audit, AuditLog, Author, ConversationRef, DecisionOutcome, EditRefusal, Installation, ManagePeople, NewApproval,
+    NewEvent, Opened, PeopleEdit, PeopleKind, PeopleRow, Records, RequestsOf, StoreError, TurnChange, Turns, UsageRows,
 };
 
 pub(super) type Process = World<PostgresStore>;
@@ -74,7 +74,7 @@ async fn a_turn_whose_commits_lost_their_answers_is_written_once() {
             history.iter().map(|m| (m.seq, m.content.as_str())).collect::<Vec<_>>(),
             [(Some(1), "hello"), (Some(2), "one"), (Some(3), "done")]
         );
-        assert_eq!(world.store.turn_usage(world.tenant, turn).await.unwrap().model_calls, 1);
+        assert_eq!(world.store.turn_usage(world.tenant, turn, RequestsOf::Turn).await.unwrap().model_calls, 1);
     }
 }
 

@@ -92,8 +92,7 @@ impl PostgresStore {
         let work = &work;
         self.repeat(|attempt| {
             Box::pin(async move {
-                let mut transaction = Transaction { client: Some(self.acquire_for(attempt).await?), is_retry: attempt.is_retry() };
-                transaction.begin(&self.begin(scope)).await?;
+                let transaction = self.in_transaction(attempt, scope).await?;
                 let done = work(&transaction).await;
                 transaction.end(if done.is_ok() { "COMMIT" } else { "ROLLBACK" }).await.and(done)
             })
@@ -101,32 +100,47 @@ impl PostgresStore {
         .await
     }
 
+    /// A connection with a begun transaction. Apart from `with`, so that the program has this code once and not for every kind of work.
+    async fn in_transaction(&self, attempt: Attempt, scope: DbRole) -> Result<Transaction, Fault> {
+        let mut transaction = Transaction { client: Some(self.acquire_for(attempt).await?), is_retry: attempt.is_retry() };
+        transaction.begin(&self.begin(scope)).await?;
+        Ok(transaction)
+    }
+
     /// Retries until the work is done, has failed for good, or time is up.
     async fn repeat<'a, T>(&'a self, work: impl Fn(Attempt) -> BoxFuture<'a, Result<T, Fault>>) -> Result<T, StoreError> {
         let (mut tried, mut attempt) = (0, Attempt { lost_answer: None });
         loop {
             tried += 1;
-            let error = match work(attempt).await {
+            match work(attempt).await {
                 Ok(done) => {
                     self.commits.fetch_add(1, Ordering::Relaxed);
                     return Ok(done);
                 }
-                Err(Fault::Refused(error)) => return Err(error),
-                Err(Fault::Unsent(text)) if !attempt.is_retry() => return Err(StoreError::Unavailable(text)),
-                Err(Fault::Unsent(text)) => StoreError::Unavailable(text),
-                Err(Fault::Unknown(text)) => {
-                    attempt.lost_answer.get_or_insert_with(|| Deadline::after(PATIENCE));
-                    StoreError::Unavailable(text)
-                }
-                Err(Fault::Conflict(error)) if tried >= ATTEMPTS => return Err(error),
-                Err(Fault::Conflict(error)) => error,
-            };
-            if attempt.lost_answer.is_some_and(Deadline::passed) {
-                return Err(error);
+                Err(fault) => self.wait_after(fault, tried, &mut attempt).await?,
             }
-            tracing::debug!(tried, is_retry = attempt.is_retry(), %error, "a transaction is tried again");
-            tokio::time::sleep(Duration::from_millis(10 * u64::from(tried.min(10))).mul_f64(0.5 + self.clock.chance())).await;
         }
+    }
+
+    /// Waits for the next attempt, or returns the error where there is none.
+    async fn wait_after(&self, fault: Fault, tried: u32, attempt: &mut Attempt) -> Result<(), StoreError> {
+        let error = match fault {
+            Fault::Refused(error) => return Err(error),
+            Fault::Unsent(text) if !attempt.is_retry() => return Err(StoreError::Unavailable(text)),
+            Fault::Unsent(text) => StoreError::Unavailable(text),
+            Fault::Unknown(text) => {
+                attempt.lost_answer.get_or_insert_with(|| Deadline::after(PATIENCE));
+                StoreError::Unavailable(text)
+            }
+            Fault::Conflict(error) if tried >= ATTEMPTS => return Err(error),
+            Fault::Conflict(error) => error,
+        };
+        if attempt.lost_answer.is_some_and(Deadline::passed) {
+            return Err(error);
+        }
+        tracing::debug!(tried, is_retry = attempt.is_retry(), %error, "a transaction is tried again");
+        tokio::time::sleep(Duration::from_millis(10 * u64::from(tried.min(10))).mul_f64(0.5 + self.clock.chance())).await;
+        Ok(())
     }
 
     async fn send(&self, attempt: Attempt, scope: DbRole, statements: &[Statement<'_>]) -> Result<Vec<Vec<Row>>, Fault> {

@@ -20,7 +20,7 @@ use super::turn_documents::{Call, document};
 use crate::legacy::call::PlannedCall;
 use crate::legacy::message::Draft;
 use crate::legacy::plan::{Plan, PlannedConversation};
-use crate::legacy::{ALREADY_IMPORTED, ASSISTANT, BATCH, DEFAULT_USER, OTHER_TENANT, RUNNING, ids, prepare};
+use crate::legacy::{ALREADY_IMPORTED, ASSISTANT, BATCH, OTHER_TENANT, Open, RUNNING, ids, prepare, user_of};
 use crate::{Legacy, LegacyError, LegacyImport, LegacyReport, StoreError};
 
 impl Legacy for PostgresStore {
@@ -73,12 +73,6 @@ struct Import {
     dry_run: bool,
 }
 
-/// Whether rows may be added to a conversation.
-enum Open {
-    Yes { user_id: String },
-    No(&'static str),
-}
-
 impl Import {
     /// A conversation with everything in it.
     async fn conversation(&self, t: &Transaction, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<(), Fault> {
@@ -88,8 +82,8 @@ impl Import {
             let stored = "SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND id = $3";
             let is_stored = !t.query(stored, &[p(&self.tenant_id), p(&planned.id), p(id)]).await?.is_empty();
             match (&open, is_stored) {
-                (_, true) => skip_message(report, draft, ALREADY_IMPORTED),
-                (Open::No(reason), false) => skip_message(report, draft, reason),
+                (_, true) => report.skip_origin(draft.origin.as_ref(), ALREADY_IMPORTED),
+                (Open::No(reason), false) => report.skip_origin(draft.origin.as_ref(), reason),
                 (Open::Yes { .. }, false) => {
                     if !self.dry_run {
                         self.message(t, planned, *id, draft, seq).await?;
@@ -117,7 +111,7 @@ impl Import {
 
     /// A call outside any conversation, with a turn of its own.
     async fn loose(&self, t: &Transaction, call: &PlannedCall, report: &mut LegacyReport) -> Result<(), Fault> {
-        let user_id = self.user_id.clone().unwrap_or_else(|| DEFAULT_USER.to_owned());
+        let user_id = user_of(None, self.user_id.as_deref(), None);
         self.call(t, call, &user_id, call.row.created_at, report).await
     }
 
@@ -125,18 +119,13 @@ impl Import {
     async fn open(&self, t: &Transaction, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<Open, Fault> {
         let sql = "SELECT tenant_id, user_id FROM conversations WHERE id = $1 ORDER BY tenant_id <> $2 LIMIT 1";
         let stored = t.query(sql, &[p(&planned.id), p(&self.tenant_id)]).await?;
-        let skip = |report: &mut LegacyReport, reason| {
-            if let Some(origin) = &planned.origin {
-                report.skip(&origin.table, &origin.id, reason);
-            }
-        };
         match first(&stored, |columns| Ok((columns.id()?, columns.text()?)))? {
             Some((tenant, _)) if tenant != self.tenant_id => {
-                skip(report, OTHER_TENANT);
+                report.skip_origin(planned.origin.as_ref(), OTHER_TENANT);
                 Ok(Open::No(OTHER_TENANT))
             }
             Some((_, user_id)) => {
-                skip(report, ALREADY_IMPORTED);
+                report.skip_origin(planned.origin.as_ref(), ALREADY_IMPORTED);
                 // Locked, so that no turn starts while the history grows.
                 let sql = "SELECT owner IS NOT NULL FROM leases WHERE tenant_id = $1 AND conversation_id = $2 FOR UPDATE";
                 let held = t.query(sql, &[p(&self.tenant_id), p(&planned.id)]).await?;
@@ -184,8 +173,7 @@ impl Import {
             Some(named) => first(&t.query(sql, &[p(&self.tenant_id), p(&clean(named))]).await?, |columns| columns.int())?,
             None => None,
         };
-        let known = known.map(|id| id.to_string());
-        Ok(known.or_else(|| self.user_id.clone()).or_else(|| named.map(str::to_owned)).unwrap_or_else(|| DEFAULT_USER.to_owned()))
+        Ok(user_of(known, self.user_id.as_deref(), named))
     }
 
     async fn message(&self, t: &Transaction, conversation: &PlannedConversation, id: Uuid, draft: &Draft, seq: i64) -> Result<(), Fault> {
@@ -269,12 +257,5 @@ impl Import {
         let sql = "SELECT next_message_seq FROM leases WHERE tenant_id = $1 AND conversation_id = $2";
         let rows = t.query(sql, &[p(&self.tenant_id), p(&conversation_id)]).await?;
         Ok(first(&rows, |columns| columns.int())?.unwrap_or(1))
-    }
-}
-
-fn skip_message(report: &mut LegacyReport, draft: &Draft, reason: &str) {
-    // A message that was part of another row has no row of its own in the source.
-    if let Some(origin) = &draft.origin {
-        report.skip(&origin.table, &origin.id, reason);
     }
 }

@@ -8,8 +8,9 @@ use werkruf_contract::{CallStatus, Clock, Uuid};
 
 use super::story_tests::{connect, fresh};
 use crate::moving::canonical_json;
+use crate::story::Store;
 use crate::testbed::fresh_database;
-use crate::{CallFilter, LegacyError, LegacyImport, LegacyReport, LegacySource, Page, SqliteStore, Store};
+use crate::{CallFilter, ConversationFilter, LegacyError, LegacyImport, LegacyReport, LegacySource, Page, SqliteStore};
 
 /// Seed 001's messages and seed 004's registry, in SQL that both databases understand.
 const OLDER: &str = r#"
@@ -51,7 +52,9 @@ async fn import(store: &dyn Store, tenant_id: Uuid, source: &LegacySource, dry_r
 
 /// The imported rows as text, without what differs by tenant.
 async fn imported(store: &dyn Store, tenant: Uuid) -> Vec<String> {
-    let [conversation] = &store.conversations(tenant, None, Page::default()).await.unwrap()[..] else { panic!("one conversation") };
+    let [conversation] = &store.conversations(tenant, ConversationFilter::default(), Page::default()).await.unwrap()[..] else {
+        panic!("one conversation")
+    };
     let mut lines = vec![format!(
         "{} {} {:?} {}",
         conversation.title,

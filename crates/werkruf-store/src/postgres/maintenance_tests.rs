@@ -12,10 +12,10 @@ use super::flush::DbRole;
 use super::param::p;
 use super::row::{all, only};
 use super::story_tests::fresh;
-use crate::story::{Notes, World, a_release_starts_with_the_first_held_part, fill_outbox, held_rows_are_released, three_parts};
+use crate::story::{Notes, Store, World, a_release_starts_with_the_first_held_part, fill_outbox, held_rows_are_released, three_parts};
 use crate::{
-    ApprovalFilter, Approvals, Author, CallFilter, Cluster, Maintenance, MaintenanceError, ManagePeople, NewApproval, Outbox, Page, People,
-    PeopleBatch, PeopleEdit, PeopleKind, Records, Retention, SqliteStore, Store, StoreError, Turns,
+    ApprovalFilter, Approvals, Author, CallFilter, Cluster, Installation, Maintenance, MaintenanceError, ManagePeople, NewApproval, Outbox,
+    OutboxFilter, Page, People, PeopleBatch, PeopleEdit, PeopleKind, Records, Retention, SqliteStore, StoreError, Turns,
 };
 
 async fn world() -> World<PostgresStore> {
@@ -164,7 +164,7 @@ async fn a_file_moves_whole_or_not_at_all() {
     fill(&from).await;
     from.store.put_notes(from.tenant, &[(7, 1, None)]).await;
     let [_, doubtful, _] = fill_outbox(&from).await;
-    let sending = from.store.outbox_row(from.tenant, doubtful).await.unwrap();
+    let sending = from.find(from.tenant, doubtful).await;
     let running = from.talk().await;
     let mut write = from.to_write(&running);
     write.messages = vec![from.message("assistant", "with a \0 in it, ä and \"quotes\"")];
@@ -182,7 +182,7 @@ async fn a_file_moves_whole_or_not_at_all() {
     assert_eq!((moved.tables["users"].rows, moved.tables["notes"].rows, moved.tables["note_labels"].rows), (1, 1, 1));
     let of_channels = ["outbox", "outbox_lanes", "contacts", "inbox"].map(|table| moved.tables[table].rows);
     assert_eq!(of_channels, [3, 2, 1, 3]);
-    assert_eq!(target.outbox_row(tenant, doubtful).await.unwrap(), sending);
+    assert_eq!(target.outbox(tenant, OutboxFilter::of_id(doubtful), Page::default()).await.unwrap().pop(), sending);
     assert!(!moved.tables.contains_key("note_claims"), "only PostgreSQL has the table");
     let letters = target.query(DbRole::System, "SELECT letters FROM notes", &[]).await.unwrap();
     assert_eq!(only(&letters, |columns| columns.int()).unwrap(), 4, "a column that only PostgreSQL has, set after the move");

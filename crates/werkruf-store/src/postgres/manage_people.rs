@@ -16,22 +16,23 @@ use super::param::{ms, p};
 use super::people_write::{MAX_ATTEMPTS, People};
 use super::row::{all, first, only};
 use super::text::clean_json;
-use crate::manage_people::{EditStep, References, act, lost_name, next_id};
+use crate::manage_people::{EditRequest, EditStep, References, act, has_other_roles, lost_name, next_id};
 use crate::module::{naming_roles, of_branches};
 use crate::{
-    Act, Author, EditRefusal, ManagePeople, Modules, NewUser, NumberPage, Order, PeopleBatch, PeopleEdit, PeopleKind, PeoplePage,
-    PeopleRow, Recorder, StoreError, StoreFuture, Uses, canonical_phone,
+    Act, Author, EditRefusal, ManagePeople, NewUser, NumberPage, Order, PeopleBatch, PeopleEdit, PeopleKind, PeoplePage, PeopleRow,
+    StoreError, StoreFuture, Uses, canonical_phone,
 };
 
 const BRANCH_JSON: &str = "json_build_object('id', id, 'name', name, 'time_zone', time_zone)::text";
 
 /// The JSON of a row, and its table.
 const fn source(kind: PeopleKind) -> (&'static str, &'static str) {
-    match kind {
-        PeopleKind::User => (USER_JSON, "users"),
-        PeopleKind::Role => (ROLE_JSON, "roles"),
-        PeopleKind::Branch => (BRANCH_JSON, "branches"),
-    }
+    let json = match kind {
+        PeopleKind::User => USER_JSON,
+        PeopleKind::Role => ROLE_JSON,
+        PeopleKind::Branch => BRANCH_JSON,
+    };
+    (json, kind.table())
 }
 
 impl ManagePeople for PostgresStore {
@@ -54,14 +55,12 @@ impl ManagePeople for PostgresStore {
             page.read(kind, &texts)
         })
     }
-
     fn people_row(&self, tenant_id: Uuid, kind: PeopleKind, id: i64) -> StoreFuture<'_, Option<PeopleRow>> {
         Box::pin(async move {
             let rows = self.query(DbRole::Tenant(tenant_id), &by_id(kind), &[p(&tenant_id), p(&id)]).await?;
             first(&rows, |columns| columns.text())?.map(|text| kind.parse(&text)).transpose()
         })
     }
-
     fn edit_people(
         &self,
         tenant_id: Uuid,
@@ -70,29 +69,22 @@ impl ManagePeople for PostgresStore {
         by: Author,
         now: Timestamp,
     ) -> StoreFuture<'_, Result<PeopleRow, EditRefusal>> {
-        let edit = Arc::new(Editing {
-            tenant_id,
-            kind,
-            edit,
-            by,
-            now: ms(now),
-            recorder: self.recorder.clone(),
-            modules: self.modules,
-            attempt: Mutex::default(),
-        });
+        let request = EditRequest { tenant_id, kind, edit, by, now: ms(now), recorder: self.recorder.clone(), modules: self.modules };
+        let edit = Arc::new(Editing { request, attempt: Mutex::default() });
         Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
             let edit = Arc::clone(&edit);
             Box::pin(async move { edit.run(transaction).await })
         }))
     }
 
-    fn active_users(&self, users: Vec<(Uuid, i64)>) -> StoreFuture<'_, Vec<(Uuid, i64)>> {
+    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()> {
         Box::pin(async move {
-            let (tenants, ids): (Vec<Uuid>, Vec<i64>) = users.into_iter().unzip();
-            let sql = "SELECT users.tenant_id, users.id FROM unnest($1::uuid[], $2::bigint[]) AS asked (tenant_id, id)
-                JOIN users ON users.tenant_id = asked.tenant_id AND users.id = asked.id WHERE users.active";
-            let rows = self.query(DbRole::System, sql, &[p(&tenants), p(&ids)]).await?;
-            all(&rows, |columns| Ok((columns.id()?, columns.int()?)))
+            let people = People::new(&batch);
+            let (tenant, params) = ([p(&tenant_id)], people.params(&tenant_id));
+            let mut statements = vec![Statement { sql: LOCK_PEOPLE, params: &tenant }];
+            statements.extend(people.statements(&params));
+            self.run(DbRole::Tenant(tenant_id), &statements).await?;
+            Ok(())
         })
     }
 }
@@ -117,31 +109,25 @@ struct Attempt {
 }
 
 struct Editing {
-    tenant_id: Uuid,
-    kind: PeopleKind,
-    edit: PeopleEdit,
-    by: Author,
-    now: Timestamp,
-    recorder: Recorder,
-    modules: Modules,
+    request: EditRequest,
     attempt: Mutex<Option<Attempt>>,
 }
 
 impl Editing {
     async fn run(&self, transaction: &Transaction) -> Result<Result<PeopleRow, EditRefusal>, Fault> {
         // An earlier attempt holds the lock until its end, so from here on its end is known.
-        lock_people(transaction, self.tenant_id).await?;
+        lock_people(transaction, self.request.tenant_id).await?;
         if let Some(done) = self.committed(transaction).await? {
             return Ok(Ok(done));
         }
-        let named = match self.edit.id() {
+        let named = match self.request.edit.id() {
             Ok(named) => named,
             Err(refusal) => return Ok(Err(refusal)),
         };
         // A guest who came meanwhile may have the next id.
         for _ in 0..MAX_ATTEMPTS {
             let Some(id) = self.free_id(transaction, named).await? else { return Ok(Err(EditRefusal::no_free_id())) };
-            let (row, act) = match self.edit.step(self.kind, id, self.load(transaction, id).await?)? {
+            let (row, act) = match self.request.edit.step(self.request.kind, id, self.load(transaction, id).await?)? {
                 EditStep::Refuse(EditRefusal::Taken(_)) if named.is_none() => continue,
                 EditStep::Refuse(refusal) => return Ok(Err(refusal)),
                 EditStep::Keep(row) => return Ok(Ok(row)),
@@ -166,7 +152,7 @@ impl Editing {
                     (after, act)
                 }
             };
-            append(transaction, &self.recorder, self.tenant_id, &self.by, &[act], self.now).await?;
+            append(transaction, &self.request.recorder, self.request.tenant_id, &self.request.by, &[act], self.request.now).await?;
             self.remember(transaction, &row).await?;
             return Ok(Ok(row));
         }
@@ -177,14 +163,14 @@ impl Editing {
         if named.is_some() {
             return Ok(named);
         }
-        let sql = format!("SELECT coalesce(max(id), 0) FROM {} WHERE tenant_id = $1", source(self.kind).1);
-        let largest = first(&transaction.query(&sql, &[p(&self.tenant_id)]).await?, |columns| columns.int())?;
+        let sql = format!("SELECT coalesce(max(id), 0) FROM {} WHERE tenant_id = $1", self.request.kind.table());
+        let largest = first(&transaction.query(&sql, &[p(&self.request.tenant_id)]).await?, |columns| columns.int())?;
         Ok(next_id(largest))
     }
 
     async fn load(&self, transaction: &Transaction, id: i64) -> Result<Option<PeopleRow>, Fault> {
-        let rows = transaction.query(&by_id(self.kind), &[p(&self.tenant_id), p(&id)]).await?;
-        Ok(first(&rows, |columns| columns.text())?.map(|text| self.kind.parse(&text)).transpose()?)
+        let rows = transaction.query(&by_id(self.request.kind), &[p(&self.request.tenant_id), p(&id)]).await?;
+        Ok(first(&rows, |columns| columns.text())?.map(|text| self.request.kind.parse(&text)).transpose()?)
     }
 
     /// The row of an earlier attempt that was committed although its answer was lost.
@@ -206,16 +192,12 @@ impl Editing {
 
     async fn remove(&self, transaction: &Transaction, row: PeopleRow) -> Result<Result<(PeopleRow, Act), EditRefusal>, Fault> {
         let id = row.id();
-        let values = [p(&self.tenant_id), p(&id)];
-        let table = source(self.kind).1;
+        let values = [p(&self.request.tenant_id), p(&id)];
+        let table = self.request.kind.table();
         // Locked first, so that nobody gets the role or branch while users are counted.
         let lock = format!("SELECT id FROM {table} WHERE tenant_id = $1 AND id = $2 FOR UPDATE");
         transaction.query(&lock, &values).await?;
-        let name = match &row {
-            PeopleRow::Role(role) => Some(role.name.as_str()),
-            PeopleRow::Branch(_) | PeopleRow::User(_) => None,
-        };
-        if let Err(refusal) = self.uses(transaction, id, name, true).await?.check() {
+        if let Err(refusal) = self.uses(transaction, id, row.role_name(), true).await?.check() {
             return Ok(Err(refusal));
         }
         transaction.query(&format!("DELETE FROM {table} WHERE tenant_id = $1 AND id = $2"), &values).await?;
@@ -225,14 +207,14 @@ impl Editing {
 
     /// What names the role or branch; `with_users`: also the users whose row has the role.
     async fn uses(&self, transaction: &Transaction, id: i64, role: Option<&str>, with_users: bool) -> Result<Uses, Fault> {
-        let (by_id, by_name) = ([p(&self.tenant_id), p(&id)], [p(&self.tenant_id), p(&role)]);
-        let of_role = [p(&self.tenant_id), p(&id), p(&role), p(&self.now), p(&with_users)];
+        let (by_id, by_name) = ([p(&self.request.tenant_id), p(&id)], [p(&self.request.tenant_id), p(&role)]);
+        let of_role = [p(&self.request.tenant_id), p(&id), p(&role), p(&self.request.now), p(&with_users)];
         let any = |table: &str, condition: &str| format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE tenant_id = $1 AND {condition})");
         let of_modules: Vec<(&str, String)> = match role {
-            Some(_) => naming_roles(self.modules)
+            Some(_) => naming_roles(self.request.modules)
                 .map(|(table, column)| (table, any(table, &format!("$2 IN (SELECT json_array_elements_text({column}::json))"))))
                 .collect(),
-            None => of_branches(self.modules).map(|(table, column)| (table, any(table, &format!("{column} = $2")))).collect(),
+            None => of_branches(self.request.modules).map(|(table, column)| (table, any(table, &format!("{column} = $2")))).collect(),
         };
         let users = match role {
             Some(_) => Statement { sql: USERS_OF_ROLE, params: &of_role },
@@ -256,13 +238,13 @@ impl Editing {
     async fn references(&self, transaction: &Transaction, row: &PeopleRow) -> Result<References, Fault> {
         if let PeopleRow::Role(role) = row {
             let sql = "SELECT id FROM roles WHERE tenant_id = $1 AND name = $2 AND id <> $3 ORDER BY id LIMIT 1";
-            let rows = transaction.query(sql, &[p(&self.tenant_id), p(&role.name.as_str()), p(&role.id)]).await?;
+            let rows = transaction.query(sql, &[p(&self.request.tenant_id), p(&role.name.as_str()), p(&role.id)]).await?;
             return Ok(References { name_of: first(&rows, |columns| columns.int())?, ..References::default() });
         }
         let PeopleRow::User(user) = row else { return Ok(References::default()) };
         let external_id = user.external_id.as_deref();
-        let (branch, roles) = ([p(&self.tenant_id), p(&user.branch_id)], [p(&self.tenant_id), p(&user.role_ids)]);
-        let other = [p(&self.tenant_id), p(&external_id), p(&user.id)];
+        let (branch, roles) = ([p(&self.request.tenant_id), p(&user.branch_id)], [p(&self.request.tenant_id), p(&user.role_ids)]);
+        let other = [p(&self.request.tenant_id), p(&external_id), p(&user.id)];
         let found = transaction
             .run(&[
                 Statement { sql: "SELECT id FROM branches WHERE tenant_id = $1 AND id = $2 FOR KEY SHARE", params: &branch },
@@ -281,7 +263,7 @@ impl Editing {
 
     /// Takes the id of a new row; false if somebody has it already.
     async fn claim(&self, transaction: &Transaction, id: i64) -> Result<bool, Fault> {
-        let sql = match self.kind {
+        let sql = match self.request.kind {
             PeopleKind::User => {
                 "INSERT INTO users (tenant_id, id, first_name, last_name, locale, active) VALUES ($1, $2, '', '', '', false)
                  ON CONFLICT DO NOTHING RETURNING id"
@@ -291,7 +273,7 @@ impl Editing {
                 "INSERT INTO branches (tenant_id, id, name, time_zone) VALUES ($1, $2, '', '') ON CONFLICT DO NOTHING RETURNING id"
             }
         };
-        Ok(!transaction.query(sql, &[p(&self.tenant_id), p(&id)]).await?.is_empty())
+        Ok(!transaction.query(sql, &[p(&self.request.tenant_id), p(&id)]).await?.is_empty())
     }
 
     async fn write(&self, transaction: &Transaction, before: Option<&PeopleRow>, after: &PeopleRow) -> Result<(), Fault> {
@@ -300,26 +282,22 @@ impl Editing {
             PeopleRow::Branch(branch) => batch.branches.push(branch.clone()),
             PeopleRow::Role(role) => batch.roles.push(role.clone()),
             PeopleRow::User(user) => {
-                let roles_before = match before {
-                    Some(PeopleRow::User(before)) => Some(&before.role_ids),
-                    _ => None,
-                };
-                return self.write_user(transaction, user, roles_before != Some(&user.role_ids)).await;
+                return self.write_user(transaction, user, has_other_roles(before, user)).await;
             }
         }
         let people = People::new(&batch);
-        transaction.run(&people.statements(&people.params(&self.tenant_id))).await?;
+        transaction.run(&people.statements(&people.params(&self.request.tenant_id))).await?;
         Ok(())
     }
 
-    /// Roles from a token stay unless the user gets other roles.
     async fn write_user(&self, transaction: &Transaction, user: &NewUser, other_roles: bool) -> Result<(), Fault> {
         let mut row = json!(user);
         row["active"] = json!(user.is_active());
         row["phone_key"] = json!(user.phone.as_deref().and_then(canonical_phone));
         let row = row.to_string();
         let row = clean_json(&row);
-        let (values, roles) = ([p(&self.tenant_id), (&row, Type::TEXT)], [p(&self.tenant_id), p(&user.id), p(&user.role_ids)]);
+        let (values, roles) =
+            ([p(&self.request.tenant_id), (&row, Type::TEXT)], [p(&self.request.tenant_id), p(&user.id), p(&user.role_ids)]);
         let mut statements = vec![Statement { sql: UPDATE_USER, params: &values }];
         if other_roles {
             statements.extend([NO_TOKEN_ROLES, NO_ROLES].map(|sql| Statement { sql, params: &roles[..2] }));

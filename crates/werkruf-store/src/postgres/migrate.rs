@@ -42,7 +42,7 @@ pub(super) struct Schema {
 const KERNEL: &str = "kernel";
 const KERNEL_MIGRATIONS: &[Migration] = &[Migration::first(include_str!("migrations/kernel/0001_first.sql"))];
 
-/// The number must rise with every change of a file in `functions`.
+/// The number must rise with every change of a file in `functions` after a release; `project_rules` compares both with its list.
 const KERNEL_FUNCTIONS: FunctionSet = FunctionSet {
     number: 1,
     compatible_with: 1,
@@ -88,6 +88,12 @@ fn checksum(sql: &str) -> String {
     hex(&Sha256::digest(sql.as_bytes()))
 }
 
+/// The function sets of a binary with these modules: the name in `schema_migrations`, the number and the checksum of each.
+pub fn function_sets(modules: Modules) -> Vec<(String, i64, String)> {
+    let known = Schema::new(modules).functions.into_iter();
+    known.map(|PartFunctions { part, set }| (part, set.number, checksum(&set.files.concat()))).collect()
+}
+
 /// A row of `schema_migrations`.
 struct Applied {
     part: String,
@@ -130,8 +136,8 @@ impl Schema {
         known.map(|known| checksum(known.migration.sql))
     }
 
-    /// What is missing; an error where this binary must not work on the schema.
-    fn missing(&self, applied: &[Applied]) -> Result<Missing<'_>, StoreError> {
+    /// What the schema `name` of the database lacks; an error where this binary must not work on the schema.
+    fn missing(&self, applied: &[Applied], name: &str) -> Result<Missing<'_>, StoreError> {
         for row in applied {
             let known = self.newest(&row.part);
             if row.compatible_with > known {
@@ -140,10 +146,8 @@ impl Schema {
             }
             let is_older_set = row.part.ends_with(FUNCTIONS) && row.number < known;
             if row.number <= known && !is_older_set && self.checksum(&row.part, row.number).as_ref() != Some(&row.checksum) {
-                return Err(broken(format!(
-                    "migration {}/{} in the database is not the one this binary has; it is a database of an unreleased build, which cannot be upgraded",
-                    row.part, row.number
-                )));
+                // Only unreleased builds had other SQL under the same number.
+                return Err(StoreError::Prerelease(format!("the schema {name}")));
             }
         }
         Ok(Missing {
@@ -164,7 +168,7 @@ pub(super) async fn migrate(client: &mut Client, name: &str, schema: &Schema, no
         return Err(broken(format!("this is PostgreSQL {}; 15 is the oldest that can be used", server.get(..2).unwrap_or_default())));
     }
     // Nearly always nothing is missing, and then no process waits for another.
-    if schema.missing(&applied(client, name).await?)?.is_empty() {
+    if schema.missing(&applied(client, name).await?, name)?.is_empty() {
         return Ok(());
     }
     let transaction = client.transaction().await?;
@@ -174,7 +178,7 @@ pub(super) async fn migrate(client: &mut Client, name: &str, schema: &Schema, no
     let lock = format!("werkruf migrate {name}");
     transaction.query_typed("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[p(&lock.as_str())]).await?;
     let applied = applied(&transaction, name).await?;
-    let missing = schema.missing(&applied)?;
+    let missing = schema.missing(&applied, name)?;
     if missing.is_empty() {
         return Ok(());
     }
@@ -262,7 +266,7 @@ async fn create_schema(client: &impl GenericClient, name: &str) -> Result<(), St
     Ok(client.batch_execute(&sql).await?)
 }
 
-/// The record of migrations; empty where the schema does not exist. A record without parts is that of an unreleased build.
+/// The record of migrations; empty where the schema does not exist. A record without parts is that of an early unreleased build.
 async fn applied(client: &impl GenericClient, name: &str) -> Result<Vec<Applied>, StoreError> {
     // Read from the catalog tables: the lookup of a name may be cached from before the wait for the lock.
     let columns = "SELECT attname::text FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace JOIN pg_attribute ON attrelid = pg_class.oid
@@ -285,7 +289,7 @@ async fn applied(client: &impl GenericClient, name: &str) -> Result<Vec<Applied>
 /// are not, but a set that is missing is named.
 pub(super) async fn report(client: &Client, name: &str, schema: &Schema) -> Result<SchemaReport, StoreError> {
     let applied = applied(client, name).await?;
-    let missing = schema.missing(&applied)?;
+    let missing = schema.missing(&applied, name)?;
     let migrations = missing.migrations.iter().map(|PartMigration { part, migration }| {
         let Migration { number, name, .. } = migration;
         format!("{part}/{number:04}_{name}")

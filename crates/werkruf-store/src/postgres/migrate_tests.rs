@@ -2,7 +2,7 @@ use futures_util::future::join_all;
 use jiff::Timestamp;
 use tokio_postgres::Client;
 
-use super::{KERNEL, PartFunctions, PartMigration, Schema, compat_views, migrate, report};
+use super::{KERNEL, PartFunctions, PartMigration, Schema, compat_views, function_sets, migrate, report};
 use crate::postgres::story_tests::connect;
 use crate::story::MODULES;
 use crate::testbed::fresh_database;
@@ -51,7 +51,10 @@ async fn many_processes_that_start_at_once_migrate_once() {
     }
     let client = connect(&url).await;
     assert_eq!(number(&client, "SELECT count(*) FROM werkruf.schema_migrations WHERE part NOT LIKE '%/functions'").await, count());
-    assert_eq!(number(&client, "SELECT count(*) FROM werkruf.schema_migrations WHERE part LIKE '%/functions'").await, 2);
+    let sets = "SELECT part, number, checksum FROM werkruf.schema_migrations WHERE part LIKE '%/functions' ORDER BY part";
+    let sets: Vec<(String, i64, String)> =
+        client.query(sets, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    assert_eq!((sets.len(), sets), (2, function_sets(MODULES)));
     let current = report(&client, "werkruf", &known()).await.unwrap();
     assert_eq!((current.found, current.known, current.pending.len()), (count(), count(), 0));
     let empty = report(&client, "other", &known()).await.unwrap();
@@ -92,7 +95,8 @@ async fn a_schema_serves_the_binary_before_it_and_no_older_one() {
     // A migration that was changed after it was applied is no longer the same schema.
     let changed = with(vec![next("CREATE TABLE other (id bigint)", NEWEST)]);
     client.batch_execute("UPDATE werkruf.schema_migrations SET compatible_with = 0").await.unwrap();
-    assert!(matches!(migrate(&mut client, "werkruf", &changed, NOW).await, Err(StoreError::Broken(_))));
+    assert!(matches!(migrate(&mut client, "werkruf", &changed, NOW).await, Err(StoreError::Prerelease(_))));
+    assert!(matches!(report(&client, "werkruf", &changed).await, Err(StoreError::Prerelease(what)) if what == "the schema werkruf"));
 }
 
 #[tokio::test]
@@ -114,7 +118,7 @@ async fn only_a_function_set_with_a_higher_number_replaces_the_one_in_the_databa
     }
     assert_eq!(number(&client, answer).await, 3);
     let changed = functions(3, 1, &["SELECT 1"]);
-    assert!(matches!(migrate(&mut client, "werkruf", &changed, NOW).await, Err(StoreError::Broken(_))), "changed under its number");
+    assert!(matches!(migrate(&mut client, "werkruf", &changed, NOW).await, Err(StoreError::Prerelease(_))), "changed under its number");
     migrate(&mut client, "werkruf", &functions(4, 3, &["SELECT 1"]), NOW).await.unwrap();
     let refused = migrate(&mut client, "werkruf", &second, NOW).await;
     assert!(

@@ -1,4 +1,4 @@
-//! [`Outbox`] on PostgreSQL. Functions of the schema (`functions/outbox.sql`) decide under the lock of a lane.
+//! [`Outbox`], [`ChannelStore`] and [`ManageOutbox`] on PostgreSQL. Functions of the schema (`functions/outbox.sql`) decide under the lock of a lane.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,36 +13,18 @@ use super::audit::record;
 use super::fault::Fault;
 use super::flush::DbRole;
 use super::param::{ms, ms_or_null, p};
-use super::records::ListColumns;
-use super::row::{CONTACT, OUTBOX, all, all_within, contact, first, only, outbox};
+use super::records::{List, ListColumns, Value};
+use super::row::{CONTACT, OUTBOX, all, contact, first, only, outbox};
 use super::text::{clean, clean_json};
 use super::turn_documents::document;
 use super::turn_open::Entry;
 use crate::outbox::{released, retried};
 use crate::{
-    Author, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, NewContact, NewOutboxRow, Order, Outbox, OutboxRow, OutboxStatus, Page,
-    RecordedInbound, ReportedStatus, SendEnd, Settlement, StoreFuture,
+    Account, Author, ChannelStore, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, ManageOutbox, NewContact, NewOutboxRow, Outbox,
+    OutboxFilter, OutboxRow, Page, RecordedInbound, ReportedStatus, SendEnd, Settlement, StoreFuture,
 };
 
 impl Outbox for PostgresStore {
-    fn record_inbound(&self, inbound: RecordedInbound) -> StoreFuture<'_, bool> {
-        Box::pin(async move {
-            let doc = document(&InboundDocument::from(&inbound))?;
-            let role = DbRole::Tenant(inbound.tenant_id);
-            let rows = self.query_once(role, "SELECT record_inbound($1::text::jsonb, $2)", &[(&doc, Type::TEXT)]).await?;
-            only(&rows, |columns| columns.flag())
-        })
-    }
-
-    fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid> {
-        Box::pin(async move {
-            let doc = document(&ContactDocument::from(&contact))?;
-            let role = DbRole::Tenant(contact.tenant_id);
-            let rows = self.query(role, "SELECT put_contact($1::text::jsonb)", &[(&doc, Type::TEXT)]).await?;
-            only(&rows, |columns| columns.id())
-        })
-    }
-
     fn contacts_of(&self, tenant_id: Uuid, channel: String, user_ids: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>> {
         Box::pin(async move {
             let sql = format!(
@@ -77,6 +59,51 @@ impl Outbox for PostgresStore {
         })
     }
 
+    fn outbox(&self, tenant_id: Uuid, filter: OutboxFilter, page: Page) -> StoreFuture<'_, Vec<OutboxRow>> {
+        Box::pin(async move {
+            let mut list = List::new(OUTBOX, "outbox", tenant_id);
+            if let Some(id) = filter.id {
+                list.only("id =", Value::Id(id));
+            }
+            if let Some(id) = filter.approval_id {
+                list.only_few("approval_id =", Value::Id(id));
+            }
+            if let Some((Account { channel, account }, external_id)) = &filter.sent_as {
+                list.only_few("external_id =", Value::text(external_id));
+                list.only("channel =", Value::text(channel));
+                list.only("account =", Value::text(account));
+            }
+            if let Some(user_id) = &filter.user_id {
+                list.only("user_id =", Value::text(user_id));
+            }
+            if let Some(status) = filter.status {
+                list.only("status =", Value::text(status.as_str()));
+            }
+            let bytes = "octet_length(body::text) + coalesce(octet_length(error), 0)";
+            list.page(self, page, ListColumns { columns: OUTBOX, bytes }, outbox).await
+        })
+    }
+}
+
+impl ChannelStore for PostgresStore {
+    fn record_inbound(&self, inbound: RecordedInbound) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            let doc = document(&InboundDocument::from(&inbound))?;
+            let role = DbRole::Tenant(inbound.tenant_id);
+            let rows = self.query_once(role, "SELECT record_inbound($1::text::jsonb, $2)", &[(&doc, Type::TEXT)]).await?;
+            only(&rows, |columns| columns.flag())
+        })
+    }
+
+    fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid> {
+        Box::pin(async move {
+            let doc = document(&ContactDocument::from(&contact))?;
+            let role = DbRole::Tenant(contact.tenant_id);
+            let rows = self.query(role, "SELECT put_contact($1::text::jsonb)", &[(&doc, Type::TEXT)]).await?;
+            only(&rows, |columns| columns.id())
+        })
+    }
+
     fn report(&self, report: DeliveryReport) -> StoreFuture<'_, Option<OutboxRow>> {
         Box::pin(async move {
             let doc = document(&ReportDocument::from(&report))?;
@@ -84,62 +111,9 @@ impl Outbox for PostgresStore {
             first(&self.query_once(DbRole::Tenant(report.tenant_id), &sql, &[(&doc, Type::TEXT)]).await?, outbox)
         })
     }
+}
 
-    fn outbox(&self, tenant_id: Uuid, status: Option<OutboxStatus>, page: Page) -> StoreFuture<'_, Vec<OutboxRow>> {
-        Box::pin(async move {
-            let (past, order) = match page.order {
-                Order::OldestFirst => ("id > $2", "id"),
-                Order::NewestFirst => ("id < $2", "id DESC"),
-            };
-            let (limit, status) = (i64::from(page.limit), status.map(OutboxStatus::as_str));
-            let list = format!(
-                "SELECT {OUTBOX} FROM outbox WHERE tenant_id = $1 AND ($2 IS NULL OR {past}) AND ($3 IS NULL OR status = $3)
-                 ORDER BY {order} LIMIT $4"
-            );
-            let bytes = "octet_length(body::text) + coalesce(octet_length(error), 0)";
-            let sql = ListColumns { columns: OUTBOX, bytes }.within(&list, order, page);
-            let values = [p(&tenant_id), p(&page.after), p(&status), p(&limit)];
-            all_within(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, outbox, page.max_bytes)
-        })
-    }
-
-    fn outbox_row(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<OutboxRow>> {
-        Box::pin(async move {
-            let sql = format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = $1 AND id = $2");
-            first(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&id)]).await?, outbox)
-        })
-    }
-
-    fn outbox_row_sent_as(
-        &self,
-        tenant_id: Uuid,
-        channel: String,
-        account: String,
-        external_id: String,
-    ) -> StoreFuture<'_, Option<OutboxRow>> {
-        Box::pin(async move {
-            let sql =
-                format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = $1 AND external_id = $2 AND channel = $3 AND account = $4 LIMIT 1");
-            let (id, channel, account) = (external_id.as_str(), channel.as_str(), account.as_str());
-            let values = [p(&tenant_id), p(&id), p(&channel), p(&account)];
-            first(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, outbox)
-        })
-    }
-
-    fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>> {
-        Box::pin(async move {
-            let rows = self.approval_rows(tenant_id, approval_id).await?;
-            Ok(rows.into_iter().rfind(|row| row.recipient.user_id.as_deref() == Some(&*user_id)))
-        })
-    }
-
-    fn approval_rows(&self, tenant_id: Uuid, approval_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
-        Box::pin(async move {
-            let sql = format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = $1 AND approval_id = $2 ORDER BY id");
-            all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&approval_id)]).await?, outbox)
-        })
-    }
-
+impl ManageOutbox for PostgresStore {
     fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, by: Author, now: Timestamp) -> StoreFuture<'_, bool> {
         let entry = Arc::new((self.recorder.clone(), by));
         Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {

@@ -14,7 +14,7 @@ use super::param::p;
 use super::row::all;
 use super::{PostgresOptions, PostgresStore};
 use crate::testbed::fresh_database;
-use crate::{Claimed, NewOutboxRow, Outbox, OutboxStatus, SendEnd, Settlement};
+use crate::{Claimed, NewOutboxRow, Outbox, OutboxFilter, OutboxStatus, SendEnd, Settlement};
 
 const LANES: usize = 5;
 const ROWS: usize = 40;
@@ -75,7 +75,7 @@ async fn two_processes_send_every_row_once_and_in_order() {
         claimed.entry(lane.clone()).or_default().push(*id);
     }
     assert_eq!(claimed, written);
-    let rest = here.store.outbox(here.tenant, Some(OutboxStatus::Pending), crate::Page::default()).await.unwrap();
+    let rest = here.store.outbox(here.tenant, OutboxFilter::of_status(OutboxStatus::Pending), crate::Page::default()).await.unwrap();
     assert_eq!(rest, []);
 }
 
@@ -104,7 +104,7 @@ async fn the_clock_of_the_database_decides_what_is_due() {
     second.recipient.lane = "another".to_owned();
     let id = here.send(vec![second]).await[0];
     assert_eq!(fast.store.claim(fast.claim("fast", 10)).await.unwrap().len(), 1);
-    let row = here.store.outbox_row(here.tenant, id).await.unwrap().unwrap();
+    let row = here.find(here.tenant, id).await.unwrap();
     assert!(row.next_at < here.clock.now() + SignedDuration::from_secs(61), "{row:?}");
 }
 

@@ -12,35 +12,22 @@ use super::row::{self, Columns, all, all_within, first};
 use super::text::clean;
 use crate::rows::NEWEST_BY_END;
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, RowCounts, StoreError,
+    AttemptRow, CallFilter, CallRow, ConversationFilter, ConversationRow, IdOf, ListRow, MessageRow, Order, Page, Records, StoreError,
     StoreFuture, TurnRow,
 };
-
-const ROW_COUNTS: &str = "SELECT (SELECT count(*) FROM tenants), (SELECT count(*) FROM users), (SELECT count(*) FROM api_keys),
-      (SELECT count(*) FROM conversations), (SELECT count(*) FROM turns WHERE finished_at IS NULL),
-      (SELECT count(*) FROM approvals WHERE status = 'pending'), (SELECT count(*) FROM tool_calls WHERE id >= $1),
-      (SELECT count(*) FROM tool_calls WHERE id >= $1 AND status IN ('failed', 'timeout'))";
 
 impl Records for PostgresStore {
     fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>> {
         Box::pin(self.by_id(row::CONVERSATION, "conversations", tenant_id, id, row::conversation))
     }
-
-    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
+    fn conversations(&self, tenant_id: Uuid, filter: ConversationFilter, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         Box::pin(async move {
             let mut list = List::new(row::CONVERSATION_WITHOUT_STATE, "conversations", tenant_id);
-            if let Some(user_id) = user_id {
-                list.only("user_id =", Value::text(&user_id));
+            if let Some(user_id) = &filter.user_id {
+                list.only("user_id =", Value::text(user_id));
             }
-            list.page(self, page, CONVERSATION_COLUMNS, row::conversation).await
-        })
-    }
-
-    fn conversations_by_use(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
-        Box::pin(async move {
-            let mut list = List::new(row::CONVERSATION_WITHOUT_STATE, "conversations", tenant_id);
-            if let Some(user_id) = user_id {
-                list.only("user_id =", Value::text(&user_id));
+            if !filter.last_used_first {
+                return list.page(self, page, CONVERSATION_COLUMNS, row::conversation).await;
             }
             if let Some(after) = page.after {
                 list.values.push(Value::Id(after));
@@ -50,19 +37,15 @@ impl Records for PostgresStore {
             list.read(self, page, "updated_at DESC, id DESC", CONVERSATION_COLUMNS, row::conversation).await
         })
     }
-
     fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>> {
         Box::pin(self.messages_of(tenant_id, conversation_id, page))
     }
-
     fn turn(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<TurnRow>> {
         Box::pin(self.by_id(row::TURN, "turns", tenant_id, id, row::turn))
     }
-
     fn call(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<CallRow>> {
         Box::pin(self.by_id(row::CALL, "tool_calls", tenant_id, id, row::call))
     }
-
     fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> StoreFuture<'_, Vec<CallRow>> {
         Box::pin(async move {
             let mut list = List::new(row::CALL, "tool_calls", tenant_id);
@@ -87,7 +70,6 @@ impl Records for PostgresStore {
             list.page(self, page, ListColumns { columns: row::CALL, bytes: CALL_BYTES }, row::call).await
         })
     }
-
     fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         Box::pin(async move {
             let sql = "SELECT attempt, started_at, finished_at, status, error FROM call_attempts WHERE tenant_id = $1 AND call_id = $2
@@ -95,30 +77,9 @@ impl Records for PostgresStore {
             all(&self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&call_id)]).await?, row::attempt)
         })
     }
-
-    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>> {
-        Box::pin(async move {
-            let sql = format!(
-                "SELECT {} FROM events WHERE tenant_id = $1 AND conversation_id = $2 AND seq > $4 AND ($3 IS NULL OR turn_id = $3)
-                 ORDER BY seq LIMIT $5",
-                row::EVENT
-            );
-            let limit = i64::from(limit);
-            let values = [p(&tenant_id), p(&stream_id), p(&turn_id), p(&after), p(&limit)];
-            all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, row::event)
-        })
-    }
-
     fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.ids_of_table_like(of.table(), tenant_id, text, limit))
     }
-
-    fn row_counts(&self, first_recent: Uuid) -> StoreFuture<'_, RowCounts> {
-        Box::pin(async move {
-            Ok(first(&self.query(DbRole::System, ROW_COUNTS, &[p(&first_recent)]).await?, row::row_counts)?.unwrap_or_default())
-        })
-    }
-
     fn ping(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let rows =
@@ -295,12 +256,21 @@ pub(super) struct List {
     tenant_id: Uuid,
     sql: Cow<'static, str>,
     values: Vec<Value>,
+    /// The conditions leave few rows: sorting these is cheap, while a scan in the order of ids would read all rows of the tenant. Without
+    /// statistics of a table PostgreSQL expects many rows, and would scan.
+    few: bool,
 }
 
 impl List {
     pub(super) fn new(columns: &str, table: &str, tenant_id: Uuid) -> Self {
         let sql = format!("SELECT {columns} FROM {table} WHERE tenant_id = $1").into();
-        Self { tenant_id, sql, values: vec![Value::Id(tenant_id)] }
+        Self { tenant_id, sql, values: vec![Value::Id(tenant_id)], few: false }
+    }
+
+    /// A condition that few rows meet.
+    pub(super) fn only_few(&mut self, condition: &str, value: Value) {
+        self.only(condition, value);
+        self.few = true;
     }
 
     /// `condition` ends before the value.
@@ -318,13 +288,15 @@ impl List {
         read: impl Fn(&mut Columns<'_>) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         let (after, order) = match page.order {
-            Order::OldestFirst => ("id >", "id"),
-            Order::NewestFirst => ("id <", "id DESC"),
+            Order::OldestFirst => ("id >", ""),
+            Order::NewestFirst => ("id <", " DESC"),
         };
+        // The texts of ids sort as ids do, and no index has them.
+        let order = format!("{}{order}", if self.few { "id::text COLLATE \"C\"" } else { "id" });
         if let Some(id) = page.after {
             self.only(after, Value::Id(id));
         }
-        self.read(store, page, order, sized, read).await
+        self.read(store, page, &order, sized, read).await
     }
 
     async fn read<T: ListRow>(

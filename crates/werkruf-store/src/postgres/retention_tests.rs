@@ -4,7 +4,7 @@ use futures_util::future::{join, join_all};
 use jiff::Timestamp;
 
 use super::cluster_tests::{Process, existing, two};
-use crate::{Opened, Page, Records, Retention, Sweep, Sweepable, Turns};
+use crate::{ConversationFilter, Opened, Page, Records, Retention, Sweep, Sweepable, Turns};
 
 async fn sweep(process: &Process, rows: Sweepable, before: Timestamp) -> u64 {
     let (sweep, mut total, mut after) = (Sweep { rows, before, now: process.now, dry_run: false }, 0, None);
@@ -36,7 +36,7 @@ async fn two_processes_that_sweep_at_once_count_every_row_once() {
         let rest = sweep(&here, rows, before).await;
         assert_eq!(one + other + rest, expected, "{rows:?}: {one} and {other}, then {rest}");
     }
-    assert!(here.store.conversations(here.tenant, None, Page::default()).await.unwrap().is_empty());
+    assert!(here.store.conversations(here.tenant, ConversationFilter::default(), Page::default()).await.unwrap().is_empty());
 }
 
 /// A message is stored in a whole conversation, or is refused because there is none.

@@ -7,11 +7,23 @@ use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::p;
 use super::row::{self, all, first, only};
-use crate::{EventRow, NewPartial, PartialText, ReadLimit, StoreError, StoreFuture, Streams};
+use crate::{EventRow, NewPartial, PartialText, ReadLimit, StoreFuture, Streams};
 
 impl Streams for PostgresStore {
-    fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
-        Box::pin(async move { self.read_limited(tenant_id, stream_id, after, limit).await })
+    fn events(
+        &self,
+        tenant_id: Uuid,
+        stream_id: Uuid,
+        turn_id: Option<Uuid>,
+        after: i64,
+        limit: ReadLimit,
+    ) -> StoreFuture<'_, Vec<EventRow>> {
+        Box::pin(async move {
+            let (sql, rows) = (events_sql(turn_id.is_some(), limit), i64::from(limit.rows));
+            let values = [p(&tenant_id), p(&stream_id), p(&after), p(&rows), p(&turn_id)];
+            let values = if turn_id.is_some() { &values[..] } else { &values[..4] };
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, values).await?, row::event)
+        })
     }
 
     fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64> {
@@ -38,18 +50,18 @@ impl Streams for PostgresStore {
     }
 }
 
-impl PostgresStore {
-    /// The database stops at the limit, so that no further row is sent.
-    async fn read_limited(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> Result<Vec<EventRow>, StoreError> {
-        let sql = format!(
-            "SELECT {} FROM (
-               SELECT *, coalesce(sum(octet_length(data::text)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
-               FROM (SELECT * FROM events WHERE tenant_id = $1 AND conversation_id = $2 AND seq > $3 ORDER BY seq LIMIT $4) AS next
-             ) AS measured WHERE before < $5 OR before = 0 ORDER BY seq",
-            row::EVENT
-        );
-        let (rows, bytes) = (i64::from(limit.rows), i64::try_from(limit.bytes).unwrap_or(i64::MAX));
-        let values = [p(&tenant_id), p(&stream_id), p(&after), p(&rows), p(&bytes)];
-        all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, row::event)
+/// The database stops at the limit, so that no further row is sent.
+fn events_sql(of_turn: bool, limit: ReadLimit) -> String {
+    let only = if of_turn { "AND turn_id = $5" } else { "" };
+    let next = format!("SELECT * FROM events WHERE tenant_id = $1 AND conversation_id = $2 AND seq > $3 {only} ORDER BY seq LIMIT $4");
+    let (columns, most) = (row::EVENT, limit.bytes);
+    if most == usize::MAX {
+        return format!("SELECT {columns} FROM ({next}) AS next ORDER BY seq");
     }
+    format!(
+        "SELECT {columns} FROM (
+           SELECT *, coalesce(sum(octet_length(data::text)) OVER (ORDER BY seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
+           FROM ({next}) AS next
+         ) AS measured WHERE before < {most} OR before = 0 ORDER BY seq"
+    )
 }

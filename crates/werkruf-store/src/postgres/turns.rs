@@ -2,13 +2,13 @@
 
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
-use werkruf_contract::{State, Usage, Uuid};
+use werkruf_contract::{State, Uuid};
 
 use super::PostgresStore;
 use super::flush::DbRole;
 use super::outbox::OutboxItem;
 use super::param::{ms, p};
-use super::row::{self, all, first, only, usage};
+use super::row::{self, all, first, only};
 use super::text::{clean, clean_json};
 use super::turn_documents::{Event, document};
 use crate::{
@@ -144,13 +144,6 @@ impl Turns for PostgresStore {
         })
     }
 
-    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Usage> {
-        Box::pin(async move {
-            let rows = self.query(DbRole::Tenant(tenant_id), USAGE, &[p(&tenant_id), p(&turn_id)]).await?;
-            only(&rows, usage)
-        })
-    }
-
     fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, bool> {
         let sql = "SELECT delete_conversation($1, $2, $3)";
         Box::pin(async move {
@@ -164,29 +157,14 @@ const TAKEN: &str = "SELECT candidates.n FROM unnest($3) WITH ORDINALITY AS cand
     WHERE EXISTS (SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND tool_call_id = candidates.id)
     ORDER BY candidates.n";
 
-/// A sum of bigints is a numeric, which no reader here accepts.
-const USAGE: &str = "SELECT coalesce(sum(tokens_prompt), 0)::bigint, coalesce(sum(tokens_cached), 0)::bigint,
-    coalesce(sum(tokens_completion), 0)::bigint, coalesce(sum(tokens_reasoning), 0)::bigint, coalesce(sum(tokens_total), 0)::bigint,
-    CASE WHEN count(cost_nano_usd) = count(*) THEN sum(cost_nano_usd)::bigint END, count(*)
-    FROM api_usage WHERE tenant_id = $1 AND turn_id = $2 AND operation = 'chat'";
-
 /// The call, whether a call of the conversation has had an effect since, and whether the user has sent a message since the outcome was known:
-/// since the end of the turn, or since the turn stopped for an approval. A message that was queued before answers nothing. The user's newest
-/// message with a seq is near the end, so the backward scan is short.
+/// since the end of the turn, or since the turn stopped for an approval.
 fn reusable_sql() -> String {
     format!(
         "SELECT {},
            EXISTS (SELECT 1 FROM tool_calls AS later WHERE later.tenant_id = $1 AND later.conversation_id = found.conversation_id
              AND later.effect <> 'read' AND later.finished_at IS NOT NULL AND later.finished_at >= found.created_at AND later.id <> found.id),
-           EXISTS (SELECT 1 FROM
-               (SELECT created_at, turn_id FROM messages WHERE tenant_id = $1 AND conversation_id = found.conversation_id
-                  AND seq IS NULL AND role = 'user'
-                UNION ALL
-                (SELECT created_at, turn_id FROM messages WHERE tenant_id = $1 AND conversation_id = found.conversation_id
-                  AND seq IS NOT NULL AND role = 'user' ORDER BY seq DESC LIMIT 1)) AS message
-             WHERE message.created_at > found.known_at OR (message.created_at = found.known_at
-               AND (SELECT min(seq) FROM events WHERE tenant_id = $1 AND conversation_id = found.conversation_id AND turn_id = message.turn_id)
-                 > (SELECT max(seq) FROM events WHERE tenant_id = $1 AND conversation_id = found.conversation_id AND turn_id = found.turn_id)))
+           message_since($1, found.conversation_id, found.turn_id, found.known_at)
          FROM (SELECT *, coalesce((SELECT coalesce(turns.finished_at, CASE turns.status WHEN 'awaiting_approval' THEN turns.updated_at ELSE 'infinity' END) FROM turns
              WHERE turns.tenant_id = $1 AND turns.id = tool_calls.turn_id), finished_at, created_at) AS known_at
            FROM tool_calls WHERE tenant_id = $1 AND dedupe_key = $2 AND conversation_id IS NOT DISTINCT FROM $3

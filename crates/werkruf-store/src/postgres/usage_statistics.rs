@@ -7,9 +7,9 @@ use werkruf_contract::Uuid;
 use super::PostgresStore;
 use super::flush::DbRole;
 use super::param::{clean_or_null, ms, p};
-use super::row::{Columns, all, first, only};
+use super::row::{self, all, first, only};
 use crate::usage_statistics::{MAX_TURN_REQUESTS, REQUEST, Reads, settled_until, sort, start_of, sums_sql};
-use crate::{StoreError, StoreFuture, TurnRequest, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
+use crate::{StoreFuture, TurnRequest, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
 
 impl UsageStatistics for PostgresStore {
     fn usage_sums(&self, query: UsageQuery) -> StoreFuture<'_, Vec<UsageSum>> {
@@ -26,7 +26,7 @@ impl UsageStatistics for PostgresStore {
             values.extend(times.iter().map(p));
             values.push(p(&rolled_up));
             let sql = sums_sql(query.group_by, '$', DAY);
-            let mut rows = all(&self.query(role, &sql, &values).await?, sum)?;
+            let mut rows = all(&self.query(role, &sql, &values).await?, row::usage_sum)?;
             sort(&mut rows, query.group_by);
             Ok(rows)
         })
@@ -48,7 +48,7 @@ impl UsageStatistics for PostgresStore {
             );
             let (from, to, limit) = (ms(from), ms(to), i64::from(limit));
             let values = [p(&tenant_id), p(&from), p(&to), p(&after), p(&limit)];
-            all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, request)
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &values).await?, row::usage_request)
         })
     }
 
@@ -58,7 +58,7 @@ impl UsageStatistics for PostgresStore {
                 "SELECT call_id, tokens_reasoning, tokens_total, {REQUEST} FROM api_usage WHERE tenant_id = $1 AND turn_id = $2 AND id <= $3
                  ORDER BY id LIMIT {MAX_TURN_REQUESTS}"
             );
-            all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&turn_id), p(&until)]).await?, turn_request)
+            all(&self.query(DbRole::Tenant(tenant_id), &sql, &[p(&tenant_id), p(&turn_id), p(&until)]).await?, row::turn_request)
         })
     }
 
@@ -77,41 +77,3 @@ const DAY: (&str, &str) = ("date_trunc('day', created_at AT TIME ZONE 'UTC')", "
 
 /// The last day of a tenant that is rolled up.
 const ROLLED_UP: &str = "SELECT day FROM usage_daily WHERE tenant_id = $1 AND complete ORDER BY day DESC LIMIT 1";
-
-fn sum(columns: &mut Columns<'_>) -> Result<UsageSum, StoreError> {
-    Ok(UsageSum {
-        key: Some(columns.text()?).filter(|key| !key.is_empty()),
-        calls: columns.int()?,
-        tokens_prompt: columns.int()?,
-        tokens_cached: columns.int()?,
-        tokens_completion: columns.int()?,
-        tokens_reasoning: columns.int()?,
-        tokens_total: columns.int()?,
-        cost_nano_usd: columns.int()?,
-        unpriced_calls: columns.int()?,
-        estimated_calls: columns.int()?,
-    })
-}
-
-fn turn_request(columns: &mut Columns<'_>) -> Result<TurnRequest, StoreError> {
-    let (call_id, tokens_reasoning, tokens_total) = (columns.id_or_null()?, columns.int()?, columns.int()?);
-    Ok(TurnRequest { call_id, tokens_reasoning, tokens_total, request: request(columns)? })
-}
-
-fn request(columns: &mut Columns<'_>) -> Result<UsageRequest, StoreError> {
-    Ok(UsageRequest {
-        id: columns.id()?,
-        request_id: columns.text_or_null()?,
-        at: columns.time()?,
-        took_ms: columns.int_or_null()?,
-        provider: columns.text()?,
-        model: columns.text()?,
-        operation: columns.text()?,
-        tool_name: columns.text_or_null()?,
-        tokens_prompt: columns.int()?,
-        tokens_cached: columns.int()?,
-        tokens_completion: columns.int()?,
-        estimated: columns.flag()?,
-        cost_nano_usd: columns.int_or_null()?,
-    })
-}

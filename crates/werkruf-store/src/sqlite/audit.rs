@@ -1,4 +1,4 @@
-//! [`Audit`] on SQLite, and the entries that other writes make in their own transaction.
+//! [`Audit`] and [`AuditLog`] on SQLite, and the entries that other writes make in their own transaction.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,9 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::row::{AUDIT, AUDIT_HEAD, all, audit, audit_head, first};
 use super::text::{Id, Stamp, id_or_null};
-use crate::{Act, Audit, AuditHead, AuditRow, Author, NewUser, Recorder, RoleWithPermissions, SecretKeys, StoreError, StoreFuture};
+use crate::{
+    Act, Audit, AuditHead, AuditLog, AuditRow, Author, NewUser, Recorder, RoleWithPermissions, SecretKeys, StoreError, StoreFuture,
+};
 
 impl Audit for SqliteStore {
     fn secret_keys(&self) -> SecretKeys {
@@ -20,7 +22,9 @@ impl Audit for SqliteStore {
         let recorder = self.recorder.clone();
         Box::pin(self.writer.submit(move |c| record(c, &recorder, tenant_id, &author, &[act], at)))
     }
+}
 
+impl AuditLog for SqliteStore {
     fn audit_entries(&self, tenant_id: Uuid, after: i64, limit: u32) -> StoreFuture<'_, Vec<AuditRow>> {
         Box::pin(self.readers.list(move |c| {
             let sql = format!("SELECT {AUDIT} FROM audit_entries WHERE tenant_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3");

@@ -9,7 +9,7 @@ use werkruf_contract::Clock;
 use super::super::SqliteStore;
 use super::verify;
 use crate::story::World;
-use crate::{Maintenance, MaintenanceError};
+use crate::{Diagnostics, Maintenance, MaintenanceError};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_under_load_is_complete() {

@@ -5,10 +5,11 @@ use jiff::civil::Date;
 use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
-use super::row::{Columns, all, first};
+use super::row::{self, Columns, all, first};
 use super::text::{Id, Stamp};
 use crate::budgets::written_between;
-use crate::{Budget, BudgetClaim, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, NewReservation, OverBudget, StoreError};
+use crate::reading::BUDGET;
+use crate::{Budget, BudgetClaim, BudgetCounter, NewReservation, OverBudget, StoreError};
 
 /// A date as the tables store it.
 pub(super) fn date(day: Date) -> String {
@@ -298,31 +299,14 @@ fn reserved(columns: &mut Columns<'_>) -> Result<Reserved, StoreError> {
     Ok(Reserved { id, key, amount: columns.int()?, expires_at: columns.time()? })
 }
 
-/// The columns of [`read_budget`].
-pub(super) const BUDGET: &str = "id, tenant_id, scope, subject, period, unit, max_amount, configured, created_at";
-
-pub(super) fn read_budget(columns: &mut Columns<'_>) -> Result<Budget, StoreError> {
-    Ok(Budget {
-        id: columns.id()?,
-        tenant_id: columns.id()?,
-        scope: columns.parsed(BudgetScope::parse)?,
-        subject: columns.text_or_null()?,
-        period: columns.parsed(BudgetPeriod::parse)?,
-        unit: columns.parsed(BudgetUnit::parse)?,
-        limit: columns.int()?,
-        configured: columns.flag()?,
-        created_at: columns.time()?,
-    })
-}
-
 pub(super) fn budget(c: &Connection, tenant: &Id, id: Uuid) -> Result<Option<Budget>, StoreError> {
     let sql = format!("SELECT {BUDGET} FROM budgets WHERE tenant_id = ?1 AND id = ?2");
-    first(&mut *c.prepare_cached(&sql)?, params![tenant, Id::from(id)], read_budget)
+    first(&mut *c.prepare_cached(&sql)?, params![tenant, Id::from(id)], row::budget)
 }
 
 pub(super) fn all_budgets_of(c: &Connection, tenant: &Id) -> Result<Vec<Budget>, StoreError> {
     let sql = format!("SELECT {BUDGET} FROM budgets WHERE tenant_id = ?1");
-    all(&mut *c.prepare_cached(&sql)?, params![tenant], read_budget)
+    all(&mut *c.prepare_cached(&sql)?, params![tenant], row::budget)
 }
 
 /// One statement, so that the rows and the counters are of one moment. Calls of tools with a price are no model requests.

@@ -1,4 +1,4 @@
-//! [`Budgets`] on SQLite.
+//! [`Budgets`], [`ManageBudgets`] and [`BudgetStatistics`] on SQLite.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -7,13 +7,14 @@ use werkruf_contract::Uuid;
 
 use super::SqliteStore;
 use super::audit::record;
-use super::budget_counters::{BUDGET, CounterChanges, budget, date, read_budget, uncounted};
-use super::row::all;
+use super::budget_counters::{CounterChanges, budget, date, uncounted};
+use super::row::{self, all};
 use super::text::{Id, Stamp};
-use super::usage::{delete_usage_row, put_usage_row};
+use super::usage::put_usage_row;
 use crate::budgets::{ConfiguredChange, MOST_SUBJECTS, SETTLED_AFTER, created, deleted, no_tenant};
+use crate::reading::{BUDGET, qualified};
 use crate::{
-    Author, Budget, BudgetCounter, BudgetPeriod, BudgetScope, BudgetUnit, BudgetUse, Budgets, NewReservation, NewUsage, OverBudget,
+    Author, Budget, BudgetPeriod, BudgetScope, BudgetStatistics, BudgetUse, Budgets, ManageBudgets, NewReservation, NewUsage, OverBudget,
     StoreError, StoreFuture, TenantBudgets, UsageOwner,
 };
 
@@ -24,88 +25,9 @@ impl Budgets for SqliteStore {
             let sql = format!(
                 "SELECT tenants.id, budgets_version, budgets.id IS NOT NULL, {} FROM tenants LEFT JOIN budgets ON budgets.tenant_id = tenants.id
                  WHERE budgets_version > 0 ORDER BY tenants.id, budgets.id",
-                BUDGET.split(", ").map(|column| format!("budgets.{column}")).collect::<Vec<_>>().join(", ")
+                qualified(BUDGET, "budgets")
             );
-            let rows = all(&mut *c.prepare_cached(&sql)?, [], |columns| {
-                let (tenant_id, version, found) = (columns.id()?, columns.int()?, columns.flag()?);
-                Ok((tenant_id, version, if found { Some(read_budget(columns)?) } else { None }))
-            })?;
-            Ok(TenantBudgets::collect(rows))
-        }))
-    }
-
-    fn create_budget(&self, budget: Budget, by: Author) -> StoreFuture<'_, bool> {
-        let recorder = self.recorder.clone();
-        Box::pin(self.writer.submit(move |c| {
-            if !insert(c, &budget)? {
-                return Ok(false);
-            }
-            raise_version(c, budget.tenant_id)?;
-            record(c, &recorder, budget.tenant_id, &by, &[created(&budget)], budget.created_at)?;
-            Ok(true)
-        }))
-    }
-
-    fn delete_budget(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool> {
-        let (recorder, at) = (self.recorder.clone(), self.clock.now());
-        Box::pin(self.writer.submit(move |c| {
-            let Some(found) = budget(c, &Id::from(tenant_id), id)? else { return Ok(false) };
-            delete(c, tenant_id, id)?;
-            raise_version(c, tenant_id)?;
-            record(c, &recorder, tenant_id, &by, &[deleted(&found)], at)?;
-            Ok(true)
-        }))
-    }
-
-    fn put_configured_budgets(&self, budgets: Vec<Budget>, now: Timestamp) -> StoreFuture<'_, ()> {
-        let recorder = self.recorder.clone();
-        Box::pin(self.writer.submit(move |c| {
-            let stored = all(&mut c.prepare(&format!("SELECT {BUDGET} FROM budgets"))?, [], read_budget)?;
-            let change = ConfiguredChange::new(stored, &budgets, now);
-            for budget in &change.delete {
-                delete(c, budget.tenant_id, budget.id)?;
-            }
-            for (_, budget) in &change.change {
-                let values = params![Id::from(budget.tenant_id), Id::from(budget.id), budget.limit, budget.configured];
-                c.execute("UPDATE budgets SET max_amount = ?3, configured = ?4 WHERE tenant_id = ?1 AND id = ?2", values)?;
-            }
-            for budget in &change.create {
-                insert(c, budget)?;
-            }
-            for (tenant_id, acts) in change.acts() {
-                raise_version(c, tenant_id)?;
-                record(c, &recorder, tenant_id, &Author::server(), &acts, now)?;
-            }
-            Ok(())
-        }))
-    }
-
-    fn budget_uses(&self, tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Vec<BudgetUse>> {
-        Box::pin(self.readers.list(move |c| {
-            let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| date(period.start_at(now)));
-            let values = params![Id::from(tenant_id), day, month, MOST_SUBJECTS];
-            all(&mut *c.prepare_cached(USES)?, values, |columns| {
-                let counter = BudgetCounter {
-                    budget_id: columns.id()?,
-                    subject: columns.text()?,
-                    period: columns.parsed(BudgetPeriod::parse)?,
-                    period_start: columns.parsed(|text| text.parse().ok())?,
-                    unit: columns.parsed(BudgetUnit::parse)?,
-                };
-                Ok(BudgetUse { counter, used: columns.int()?, reserved: columns.int()? })
-            })
-        }))
-    }
-
-    fn half_used_budgets(&self, now: Timestamp) -> StoreFuture<'_, Vec<(Budget, BudgetUse)>> {
-        Box::pin(self.readers.list(move |c| {
-            let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| date(period.start_at(now)));
-            all(&mut *c.prepare_cached(&half_used())?, params![day, month], |columns| {
-                let budget = read_budget(columns)?;
-                let (subject, period_start) = (columns.text()?, columns.parsed(|text| text.parse().ok())?);
-                let counter = BudgetCounter { budget_id: budget.id, subject, period: budget.period, period_start, unit: budget.unit };
-                Ok((budget, BudgetUse { counter, used: columns.int()?, reserved: columns.int()? }))
-            })
+            Ok(TenantBudgets::collect(all(&mut *c.prepare_cached(&sql)?, [], row::tenant_budget)?))
         }))
     }
 
@@ -128,18 +50,6 @@ impl Budgets for SqliteStore {
             changes.begin(&reservation, owner.turn_id, |claim| claim.used_by(usage.as_ref()))?;
             changes.write()?;
             Ok(None)
-        }))
-    }
-
-    fn cancel_reservation(&self, tenant_id: Uuid, id: Uuid, usage_id: Option<Uuid>) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| {
-            let tenant = Id::from(tenant_id);
-            let mut changes = CounterChanges::new(c, &tenant);
-            if let Some(usage_id) = usage_id {
-                delete_usage_row(c, &tenant, usage_id, &mut changes)?;
-            }
-            changes.end(id)?;
-            changes.write()
         }))
     }
 
@@ -168,6 +78,71 @@ impl Budgets for SqliteStore {
     }
 }
 
+impl ManageBudgets for SqliteStore {
+    fn create_budget(&self, budget: Budget, by: Author) -> StoreFuture<'_, bool> {
+        let recorder = self.recorder.clone();
+        Box::pin(self.writer.submit(move |c| {
+            if !insert(c, &budget)? {
+                return Ok(false);
+            }
+            raise_version(c, budget.tenant_id)?;
+            record(c, &recorder, budget.tenant_id, &by, &[created(&budget)], budget.created_at)?;
+            Ok(true)
+        }))
+    }
+
+    fn delete_budget(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool> {
+        let (recorder, at) = (self.recorder.clone(), self.clock.now());
+        Box::pin(self.writer.submit(move |c| {
+            let Some(found) = budget(c, &Id::from(tenant_id), id)? else { return Ok(false) };
+            delete(c, tenant_id, id)?;
+            raise_version(c, tenant_id)?;
+            record(c, &recorder, tenant_id, &by, &[deleted(&found)], at)?;
+            Ok(true)
+        }))
+    }
+
+    fn put_configured_budgets(&self, budgets: Vec<Budget>, now: Timestamp) -> StoreFuture<'_, ()> {
+        let recorder = self.recorder.clone();
+        Box::pin(self.writer.submit(move |c| {
+            let stored = all(&mut c.prepare(&format!("SELECT {BUDGET} FROM budgets"))?, [], row::budget)?;
+            let change = ConfiguredChange::new(stored, &budgets, now);
+            for budget in &change.delete {
+                delete(c, budget.tenant_id, budget.id)?;
+            }
+            for (_, budget) in &change.change {
+                let values = params![Id::from(budget.tenant_id), Id::from(budget.id), budget.limit, budget.configured];
+                c.execute("UPDATE budgets SET max_amount = ?3, configured = ?4 WHERE tenant_id = ?1 AND id = ?2", values)?;
+            }
+            for budget in &change.create {
+                insert(c, budget)?;
+            }
+            for (tenant_id, acts) in change.acts() {
+                raise_version(c, tenant_id)?;
+                record(c, &recorder, tenant_id, &Author::server(), &acts, now)?;
+            }
+            Ok(())
+        }))
+    }
+}
+
+impl BudgetStatistics for SqliteStore {
+    fn budget_uses(&self, tenant_id: Uuid, now: Timestamp) -> StoreFuture<'_, Vec<BudgetUse>> {
+        Box::pin(self.readers.list(move |c| {
+            let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| date(period.start_at(now)));
+            let values = params![Id::from(tenant_id), day, month, MOST_SUBJECTS];
+            all(&mut *c.prepare_cached(USES)?, values, row::budget_use)
+        }))
+    }
+
+    fn half_used_budgets(&self, now: Timestamp) -> StoreFuture<'_, Vec<(Budget, BudgetUse)>> {
+        Box::pin(self.readers.list(move |c| {
+            let [day, month] = [BudgetPeriod::Day, BudgetPeriod::Month].map(|period| date(period.start_at(now)));
+            all(&mut *c.prepare_cached(&half_used())?, params![day, month], row::used_budget)
+        }))
+    }
+}
+
 const USES: &str = "SELECT budget_id, subject, period, period_start, unit, used, reserved FROM (
       SELECT budget_id, p.subject, period, period_start, unit, used, reserved,
         row_number() OVER (PARTITION BY budget_id ORDER BY used DESC, reserved DESC, p.subject) AS place
@@ -183,7 +158,7 @@ fn half_used() -> String {
          JOIN budgets AS b ON b.tenant_id = p.tenant_id AND b.id = budget_id
          WHERE period_start IN (?1, ?2) AND period_start = CASE period WHEN 'day' THEN ?1 ELSE ?2 END
            AND max_amount > 0 AND used >= max_amount - max_amount / 2 ORDER BY b.tenant_id, b.id, p.subject",
-        BUDGET.split(", ").map(|column| format!("b.{column}")).collect::<Vec<_>>().join(", ")
+        qualified(BUDGET, "b")
     )
 }
 
@@ -215,7 +190,7 @@ fn release(c: &Connection, expired: &[(Uuid, Uuid)], now: Timestamp) -> Result<u
 fn unsettled(c: &Connection, now: Timestamp) -> Result<Vec<Budget>, StoreError> {
     let known = Stamp::from(now.checked_sub(SETTLED_AFTER).unwrap_or(now));
     let sql = format!("SELECT {BUDGET} FROM budgets WHERE NOT settled AND created_at <= ?1");
-    all(&mut *c.prepare_cached(&sql)?, params![known], read_budget)
+    all(&mut *c.prepare_cached(&sql)?, params![known], row::budget)
 }
 
 fn settle(c: &Connection, budget: &Budget, found: &[(Date, Vec<(String, i64)>)]) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use werkruf_contract::{CallStatus, Clock, EventType, TurnStatus};
 
 use super::super::SqliteStore;
 use crate::story::{World, event, to};
-use crate::{Maintenance, Turns};
+use crate::{Diagnostics, Turns};
 
 async fn fresh() -> (Arc<SqliteStore>, World<SqliteStore>, TempDir) {
     let folder = tempfile::tempdir().unwrap();

@@ -1,13 +1,13 @@
-//! [`ClientRequests`] on SQLite, and the handling of a client's results when a turn opens.
+//! [`ClientRequests`] and [`ClientTurns`] on SQLite, and the handling of a client's results when a turn opens.
 
 use rusqlite::{Connection, params};
-use werkruf_contract::{TurnStatus, Uuid};
+use werkruf_contract::Uuid;
 
 use super::SqliteStore;
-use super::row::{Columns, all, first};
+use super::row::{self, all, first};
 use super::text::Id;
 use crate::client_requests::SENT_TURNS;
-use crate::{ClientRequests, JsonText, OpenTurn, ResumePoint, SentTurn, StoreError, StoreFuture};
+use crate::{ClientRequests, ClientTurns, JsonText, OpenTurn, ResumePoint, SentTurn, StoreError, StoreFuture};
 
 impl ClientRequests for SqliteStore {
     fn client_request(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Option<JsonText>> {
@@ -25,13 +25,6 @@ impl ClientRequests for SqliteStore {
         }))
     }
 
-    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, transcript_digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
-        Box::pin(self.readers.look_up(move |c| {
-            let mut statement = c.prepare_cached(BY_TRANSCRIPT)?;
-            first(&mut statement, params![Id::from(tenant_id), user_id, transcript_digest], resume_point)
-        }))
-    }
-
     fn conversation_awaiting(&self, tenant_id: Uuid, user_id: String, call_ids: Vec<String>) -> StoreFuture<'_, Option<ResumePoint>> {
         Box::pin(self.readers.look_up(move |c| {
             let ids = serde_json::to_string(&call_ids).map_err(|error| StoreError::Broken(error.to_string()))?;
@@ -42,23 +35,32 @@ impl ClientRequests for SqliteStore {
                    AND messages.tool_call_id IN (SELECT value FROM json_each(?3))
                  GROUP BY messages.conversation_id LIMIT 2",
             )?;
-            let mut found = all(&mut statement, params![Id::from(tenant_id), user_id, ids], resume_point)?;
+            let mut found = all(&mut statement, params![Id::from(tenant_id), user_id, ids], row::resume_point)?;
             // Ids such as call_0 repeat in other conversations: with two waiting conversations it is unclear which one is meant.
             Ok(found.pop().filter(|_| found.is_empty()))
+        }))
+    }
+}
+
+impl ClientTurns for SqliteStore {
+    fn conversation_by_digest(&self, tenant_id: Uuid, user_id: String, transcript_digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
+        Box::pin(self.readers.look_up(move |c| {
+            let mut statement = c.prepare_cached(BY_TRANSCRIPT)?;
+            first(&mut statement, params![Id::from(tenant_id), user_id, transcript_digest], row::resume_point)
         }))
     }
 
     fn turn_by_digest(&self, tenant_id: Uuid, user_id: String, transcript_digest: String) -> StoreFuture<'_, Option<ResumePoint>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(BY_EARLIER_TRANSCRIPT)?;
-            first(&mut statement, params![Id::from(tenant_id), user_id, transcript_digest], resume_point)
+            first(&mut statement, params![Id::from(tenant_id), user_id, transcript_digest], row::resume_point)
         }))
     }
 
     fn turns_by_request_digest(&self, tenant_id: Uuid, user_id: String, request_digest: String) -> StoreFuture<'_, Vec<SentTurn>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(BY_REQUEST)?;
-            all(&mut statement, params![Id::from(tenant_id), user_id, request_digest, SENT_TURNS], sent_turn)
+            all(&mut statement, params![Id::from(tenant_id), user_id, request_digest, SENT_TURNS], row::sent_turn)
         }))
     }
 
@@ -99,22 +101,6 @@ const BY_REQUEST: &str = "SELECT conversation_id, id, status, finished_at, NOT E
       json_extract(client, '$.continues.request'), json_extract(client, '$.continues.results')
     FROM turns AS own WHERE tenant_id = ?1 AND user_id = ?2 AND request_digest = ?3 AND conversation_id IS NOT NULL
     ORDER BY +id DESC LIMIT ?4";
-
-fn sent_turn(columns: &mut Columns<'_>) -> Result<SentTurn, StoreError> {
-    Ok(SentTurn {
-        conversation_id: columns.id()?,
-        turn_id: columns.id()?,
-        status: columns.parsed(TurnStatus::parse)?,
-        finished_at: columns.time_or_null()?,
-        is_newest: columns.flag()?,
-        request: columns.text_or_null()?,
-        results: columns.text_or_null()?,
-    })
-}
-
-fn resume_point(columns: &mut Columns<'_>) -> Result<ResumePoint, StoreError> {
-    Ok(ResumePoint { conversation_id: columns.id()?, turn_id: columns.id()? })
-}
 
 /// The newest turn of a conversation.
 pub(super) fn newest(c: &Connection, tenant: &Id, conversation: &Id) -> Result<Option<Uuid>, StoreError> {

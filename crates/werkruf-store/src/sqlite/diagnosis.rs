@@ -4,12 +4,13 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
+use werkruf_contract::Uuid;
 
 use super::SqliteStore;
-use super::row::{all, first};
+use super::row::{self, all, first};
 use super::text::{Id, Stamp};
 use crate::diagnosis::{OUTBOX_COUNTS, WAITING, first_unpriced, stuck_before};
-use crate::{DatabaseConnections, Diagnosis, Diagnostics, Measurements, StoreError, StoreFuture};
+use crate::{DatabaseConnections, Diagnosis, Diagnostics, Measurements, RowCounts, StoreError, StoreFuture};
 
 const SIZE: &str = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()";
 const STUCK: &str = "SELECT count(*), min(id) FROM turns WHERE finished_at IS NULL AND status <> 'awaiting_approval' AND updated_at < ?1";
@@ -17,6 +18,11 @@ const UNPRICED: &str = "SELECT model, count(*) FROM api_usage WHERE id >= ?1 AND
     GROUP BY model ORDER BY count(*) DESC, model LIMIT 20";
 /// More faults than these are not listed.
 const QUICK_CHECK: &str = "PRAGMA quick_check(10)";
+
+const ROW_COUNTS: &str = "SELECT (SELECT count(*) FROM tenants), (SELECT count(*) FROM users), (SELECT count(*) FROM api_keys),
+      (SELECT count(*) FROM conversations), (SELECT count(*) FROM turns WHERE finished_at IS NULL),
+      (SELECT count(*) FROM approvals WHERE status = 'pending'), (SELECT count(*) FROM tool_calls WHERE id >= ?1),
+      (SELECT count(*) FROM tool_calls WHERE id >= ?1 AND status IN ('failed', 'timeout'))";
 
 impl Diagnostics for SqliteStore {
     fn measurements(&self) -> StoreFuture<'_, Measurements> {
@@ -36,6 +42,17 @@ impl Diagnostics for SqliteStore {
         // One more for the writer, which is always open.
         let (open, idle) = self.readers.count();
         DatabaseConnections { open: open + 1, idle, waiting: self.writer.waiting() }
+    }
+
+    fn row_counts(&self, first_recent: Uuid) -> StoreFuture<'_, RowCounts> {
+        Box::pin(self.readers.list(move |c| {
+            let mut statement = c.prepare_cached(ROW_COUNTS)?;
+            Ok(first(&mut statement, params![Id::from(first_recent)], row::row_counts)?.unwrap_or_default())
+        }))
+    }
+
+    fn counts(&self) -> crate::Counts {
+        self.writer.counts()
     }
 }
 

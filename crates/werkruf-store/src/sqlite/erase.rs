@@ -22,10 +22,6 @@ use crate::reading::CONNECTION;
 use crate::{Author, CloseReason, Erased, Maintenance, MaintenanceFuture, Modules, Recorder, StoreError, TurnCloser, TurnRow, crash};
 
 impl Maintenance for SqliteStore {
-    fn counts(&self) -> crate::Counts {
-        self.writer.counts()
-    }
-
     fn back_up(&self, target: PathBuf, force: bool) -> MaintenanceFuture<'_, crate::Backup> {
         let database = self.path.clone();
         Box::pin(async move {
@@ -33,7 +29,6 @@ impl Maintenance for SqliteStore {
             copying.await.map_err(|error| StoreError::Broken(format!("a backup did not end: {error}")))?
         })
     }
-
     fn erase_person(
         &self,
         tenant_id: Uuid,
@@ -70,7 +65,6 @@ impl Maintenance for SqliteStore {
             Ok(Some(erased))
         })
     }
-
     fn unfinished_turns_of(&self, tenant_id: Uuid, user_id: String) -> MaintenanceFuture<'_, Vec<Uuid>> {
         Box::pin(async move {
             let turns = self.readers.list(move |c| unfinished(c, &Id::from(tenant_id), &user_id)).await?;
@@ -262,7 +256,7 @@ fn copies(database: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> =
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&name)).map(|entry| entry.path()).collect();
-    found.sort();
+    found.sort_unstable();
     found
 }
 

@@ -9,7 +9,8 @@ use werkruf_contract::{CallKind, CallStatus, Clock, Runner, Uuid};
 
 use crate::sqlite::SqliteStore;
 use crate::{
-    CallFilter, CallRow, Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, MessageRow, Page, People, PeopleBatch, Records,
+    CallFilter, CallRow, ConversationFilter, Installation, Legacy, LegacyError, LegacyImport, LegacyReport, LegacySource, ManagePeople,
+    MessageRow, Page, PeopleBatch, Records,
 };
 
 struct Fixture {
@@ -144,7 +145,7 @@ async fn call_ids_of_the_provider_are_kept_and_invented_ones_are_not() {
     assert_eq!((calls[3].status, calls[3].error_code.as_deref()), (CallStatus::Failed, Some("outcome_unknown")), "it will never end");
     assert_eq!((calls[3].request.as_deref(), calls[3].raw_arguments.as_deref()), (None, Some(r#"{"broken":"#)));
     assert!(calls.iter().all(|call| call.finished_at.is_some()));
-    let mine = fixture.store.conversations(fixture.tenant, Some("3".to_owned()), Page::default()).await.unwrap();
+    let mine = fixture.store.conversations(fixture.tenant, ConversationFilter::of("3"), Page::default()).await.unwrap();
     assert_eq!((mine.len(), mine[0].title.as_str()), (1, "First"));
     let whole = fixture.store.conversation(fixture.tenant, mine[0].id).await.unwrap().unwrap();
     assert_eq!(whole.state["imported"]["plan"], "gold", "a column without a counterpart is kept");
@@ -203,7 +204,7 @@ async fn importing_again_changes_nothing_and_a_dry_run_reports_the_same() {
     let more = fixture.source("old.db", "INSERT INTO messages VALUES (5, 1, 'user', 'more', '2025-01-04 10:00:00', NULL);");
     let report = fixture.import(&more, false).await.unwrap();
     assert_eq!((report.written.values().sum::<u64>(), written(&report, "messages")), (1, 1));
-    let first = fixture.store.conversations(fixture.tenant, Some("3".to_owned()), Page::default()).await.unwrap()[0].id;
+    let first = fixture.store.conversations(fixture.tenant, ConversationFilter::of("3"), Page::default()).await.unwrap()[0].id;
     let numbered: Vec<_> = fixture.messages(first).await.into_iter().map(|row| (row.seq, row.content)).collect();
     assert_eq!(numbered, [(Some(1), "hi".to_owned()), (Some(2), "hello".to_owned()), (Some(3), "more".to_owned())]);
 }
@@ -334,7 +335,7 @@ async fn a_state_that_is_too_large_is_left_out() {
     assert_eq!(written(&report, "conversations"), 2);
     let skipped: Vec<_> = report.skipped.iter().map(|row| (row.table.as_str(), row.id.clone(), &row.reason[..15])).collect();
     assert_eq!(skipped, [("conversations.state", json!("b"), "state_too_large")]);
-    let listed = fixture.store.conversations(fixture.tenant, None, Page::default()).await.unwrap();
+    let listed = fixture.store.conversations(fixture.tenant, ConversationFilter::default(), Page::default()).await.unwrap();
     let mut states = Vec::new();
     for row in listed {
         states.push(fixture.store.conversation(fixture.tenant, row.id).await.unwrap().unwrap().state);

@@ -7,36 +7,35 @@ use werkruf_contract::Uuid;
 
 use super::SqliteStore;
 use super::audit::{ROLE_JSON, USER_JSON, record};
-use super::people_write::{hold_role, put_branch, put_role};
+use super::people_write::{self, hold_role, put_branch, put_role};
 use super::row::{Columns, all, first};
 use super::text::{Id, Stamp};
-use crate::manage_people::{self, EditStep, References, act, lost_name};
+use crate::manage_people::{self, EditRequest, EditStep, References, act, has_other_roles, lost_name};
 use crate::module::{naming_roles, of_branches};
 use crate::{
-    Author, EditRefusal, ManagePeople, Modules, NewUser, NumberPage, Order, PeopleEdit, PeopleKind, PeoplePage, PeopleRow, Recorder,
-    StoreError, StoreFuture, Uses, canonical_phone,
+    Author, EditRefusal, ManagePeople, NewUser, NumberPage, Order, PeopleBatch, PeopleEdit, PeopleKind, PeoplePage, PeopleRow, StoreError,
+    StoreFuture, Uses, canonical_phone,
 };
 
 const BRANCH_JSON: &str = "json_object('id', id, 'name', name, 'time_zone', time_zone)";
 
 /// The JSON of a row, and its table.
 const fn source(kind: PeopleKind) -> (&'static str, &'static str) {
-    match kind {
-        PeopleKind::User => (USER_JSON, "users"),
-        PeopleKind::Role => (ROLE_JSON, "roles"),
-        PeopleKind::Branch => (BRANCH_JSON, "branches"),
-    }
+    let json = match kind {
+        PeopleKind::User => USER_JSON,
+        PeopleKind::Role => ROLE_JSON,
+        PeopleKind::Branch => BRANCH_JSON,
+    };
+    (json, kind.table())
 }
 
 impl ManagePeople for SqliteStore {
     fn people(&self, tenant_id: Uuid, kind: PeopleKind, page: NumberPage) -> StoreFuture<'_, PeoplePage> {
         Box::pin(self.readers.list(move |c| page.read(kind, &list(c, tenant_id, kind, page)?)))
     }
-
     fn people_row(&self, tenant_id: Uuid, kind: PeopleKind, id: i64) -> StoreFuture<'_, Option<PeopleRow>> {
         Box::pin(self.readers.look_up(move |c| load(c, &Id::from(tenant_id), kind, id)))
     }
-
     fn edit_people(
         &self,
         tenant_id: Uuid,
@@ -45,16 +44,12 @@ impl ManagePeople for SqliteStore {
         by: Author,
         now: Timestamp,
     ) -> StoreFuture<'_, Result<PeopleRow, EditRefusal>> {
-        let edit = Editing { tenant_id, kind, edit, by, now, recorder: self.recorder.clone(), modules: self.modules };
-        Box::pin(self.about_people(move |c| edit.run(c)))
+        let request = EditRequest { tenant_id, kind, edit, by, now, recorder: self.recorder.clone(), modules: self.modules };
+        Box::pin(self.about_people(move |c| apply(c, &request)))
     }
 
-    fn active_users(&self, users: Vec<(Uuid, i64)>) -> StoreFuture<'_, Vec<(Uuid, i64)>> {
-        Box::pin(self.readers.list(move |c| {
-            let sql = "SELECT users.tenant_id, users.id FROM json_each(?1) AS asked
-                JOIN users ON users.tenant_id = asked.value ->> 0 AND users.id = asked.value ->> 1 WHERE users.active";
-            all(&mut *c.prepare_cached(sql)?, params![json!(users).to_string()], |columns| Ok((columns.id()?, columns.int()?)))
-        }))
+    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()> {
+        Box::pin(self.about_people(move |c| people_write::put(c, &Id::from(tenant_id), &batch)))
     }
 }
 
@@ -88,95 +83,79 @@ fn load(c: &Connection, tenant: &Id, kind: PeopleKind, id: i64) -> Result<Option
 }
 
 fn next_id(c: &Connection, tenant: &Id, kind: PeopleKind) -> Result<Option<i64>, StoreError> {
-    let mut statement = c.prepare_cached(&format!("SELECT coalesce(max(id), 0) FROM {} WHERE tenant_id = ?1", source(kind).1))?;
+    let mut statement = c.prepare_cached(&format!("SELECT coalesce(max(id), 0) FROM {} WHERE tenant_id = ?1", kind.table()))?;
     Ok(manage_people::next_id(first(&mut statement, params![tenant], |columns| columns.int())?))
 }
 
-struct Editing {
-    tenant_id: Uuid,
-    kind: PeopleKind,
-    edit: PeopleEdit,
-    by: Author,
-    now: Timestamp,
-    recorder: Recorder,
-    modules: Modules,
+fn apply(c: &Connection, request: &EditRequest) -> Result<Result<PeopleRow, EditRefusal>, StoreError> {
+    let (tenant, kind) = (Id::from(request.tenant_id), request.kind);
+    let id = match request.edit.id() {
+        Ok(Some(id)) => id,
+        Ok(None) => match next_id(c, &tenant, kind)? {
+            Some(id) => id,
+            None => return Ok(Err(EditRefusal::no_free_id())),
+        },
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let (row, act) = match request.edit.step(kind, id, load(c, &tenant, kind, id)?)? {
+        EditStep::Refuse(refusal) => return Ok(Err(refusal)),
+        EditStep::Keep(row) => return Ok(Ok(row)),
+        EditStep::Remove(row) => {
+            if let Err(refusal) = uses(c, request, id, row.role_name(), true)?.check() {
+                return Ok(Err(refusal));
+            }
+            let sql = format!("DELETE FROM {} WHERE tenant_id = ?1 AND id = ?2", kind.table());
+            c.prepare_cached(&sql)?.execute(params![tenant, id])?;
+            let act = act(Some(&row), None)?;
+            (row, act)
+        }
+        EditStep::Write { before, after } => {
+            if let Some(name) = lost_name(before.as_deref(), &after)
+                && let Err(refusal) = uses(c, request, id, Some(name), false)?.check()
+            {
+                return Ok(Err(refusal));
+            }
+            if let Err(refusal) = references(c, &tenant, &after)?.check(&after) {
+                return Ok(Err(refusal));
+            }
+            write(c, &tenant, before.as_deref(), &after)?;
+            let act = act(before.as_deref(), Some(&after))?;
+            (after, act)
+        }
+    };
+    record(c, &request.recorder, request.tenant_id, &request.by, &[act], request.now)?;
+    Ok(Ok(row))
 }
 
-impl Editing {
-    fn run(&self, c: &Connection) -> Result<Result<PeopleRow, EditRefusal>, StoreError> {
-        let Self { tenant_id, kind, edit, .. } = self;
-        let (tenant, kind) = (Id::from(*tenant_id), *kind);
-        let id = match edit.id() {
-            Ok(Some(id)) => id,
-            Ok(None) => match next_id(c, &tenant, kind)? {
-                Some(id) => id,
-                None => return Ok(Err(EditRefusal::no_free_id())),
-            },
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        let (row, act) = match edit.step(kind, id, load(c, &tenant, kind, id)?)? {
-            EditStep::Refuse(refusal) => return Ok(Err(refusal)),
-            EditStep::Keep(row) => return Ok(Ok(row)),
-            EditStep::Remove(row) => {
-                let name = match &row {
-                    PeopleRow::Role(role) => Some(role.name.as_str()),
-                    PeopleRow::Branch(_) | PeopleRow::User(_) => None,
-                };
-                if let Err(refusal) = self.uses(c, &tenant, id, name, true)?.check() {
-                    return Ok(Err(refusal));
-                }
-                let sql = format!("DELETE FROM {} WHERE tenant_id = ?1 AND id = ?2", source(kind).1);
-                c.prepare_cached(&sql)?.execute(params![tenant, id])?;
-                let act = act(Some(&row), None)?;
-                (row, act)
-            }
-            EditStep::Write { before, after } => {
-                if let Some(name) = lost_name(before.as_deref(), &after)
-                    && let Err(refusal) = self.uses(c, &tenant, id, Some(name), false)?.check()
-                {
-                    return Ok(Err(refusal));
-                }
-                if let Err(refusal) = references(c, &tenant, &after)?.check(&after) {
-                    return Ok(Err(refusal));
-                }
-                write(c, &tenant, before.as_deref(), &after)?;
-                let act = act(before.as_deref(), Some(&after))?;
-                (after, act)
-            }
-        };
-        record(c, &self.recorder, *tenant_id, &self.by, &[act], self.now)?;
-        Ok(Ok(row))
-    }
-
-    /// What names the role or branch; `with_users`: also the users whose row has the role.
-    fn uses(&self, c: &Connection, tenant: &Id, id: i64, role: Option<&str>, with_users: bool) -> Result<Uses, StoreError> {
-        let any = |table: &str, condition: &str| format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE tenant_id = ?1 AND {condition})");
-        let of_modules: Vec<(&str, String)> = match role {
-            Some(_) => naming_roles(self.modules)
-                .map(|(table, column)| (table, any(table, &format!("?3 IN (SELECT value FROM json_each({column}))"))))
-                .collect(),
-            None => of_branches(self.modules).map(|(table, column)| (table, any(table, &format!("{column} = ?2")))).collect(),
-        };
-        let users = match role {
-            Some(name) => {
-                let values = params![tenant, id, name, Stamp::from(self.now), with_users];
-                first(&mut *c.prepare_cached(USERS_OF_ROLE)?, values, |columns| columns.int())?
-            }
-            None => first(&mut *c.prepare_cached(USERS_OF_BRANCH)?, params![tenant, id], |columns| columns.int())?,
-        };
-        let mut tables = Vec::new();
-        for (table, sql) in of_modules {
-            let mut statement = c.prepare(&sql)?;
-            let found = match role {
-                Some(name) => first(&mut statement, params![tenant, id, name], |columns| columns.flag())?,
-                None => first(&mut statement, params![tenant, id], |columns| columns.flag())?,
-            };
-            if found == Some(true) && tables.last() != Some(&table) {
-                tables.push(table);
-            }
+/// What names the role or branch; `with_users`: also the users whose row has the role.
+fn uses(c: &Connection, request: &EditRequest, id: i64, role: Option<&str>, with_users: bool) -> Result<Uses, StoreError> {
+    let tenant = Id::from(request.tenant_id);
+    let any = |table: &str, condition: &str| format!("SELECT EXISTS (SELECT 1 FROM {table} WHERE tenant_id = ?1 AND {condition})");
+    let of_modules: Vec<(&str, String)> = match role {
+        Some(_) => naming_roles(request.modules)
+            .map(|(table, column)| (table, any(table, &format!("?3 IN (SELECT value FROM json_each({column}))"))))
+            .collect(),
+        None => of_branches(request.modules).map(|(table, column)| (table, any(table, &format!("{column} = ?2")))).collect(),
+    };
+    let users = match role {
+        Some(name) => {
+            let values = params![tenant, id, name, Stamp::from(request.now), with_users];
+            first(&mut *c.prepare_cached(USERS_OF_ROLE)?, values, |columns| columns.int())?
         }
-        Ok(Uses { users: users.unwrap_or(0), tables })
+        None => first(&mut *c.prepare_cached(USERS_OF_BRANCH)?, params![tenant, id], |columns| columns.int())?,
+    };
+    let mut tables = Vec::new();
+    for (table, sql) in of_modules {
+        let mut statement = c.prepare(&sql)?;
+        let found = match role {
+            Some(name) => first(&mut statement, params![tenant, id, name], |columns| columns.flag())?,
+            None => first(&mut statement, params![tenant, id], |columns| columns.flag())?,
+        };
+        if found == Some(true) && tables.last() != Some(&table) {
+            tables.push(table);
+        }
     }
+    Ok(Uses { users: users.unwrap_or(0), tables })
 }
 
 const USERS_OF_BRANCH: &str = "SELECT count(*) FROM users WHERE tenant_id = ?1 AND branch_id = ?2";
@@ -208,17 +187,10 @@ fn write(c: &Connection, tenant: &Id, before: Option<&PeopleRow>, after: &People
     match after {
         PeopleRow::Branch(branch) => put_branch(c, tenant, branch),
         PeopleRow::Role(role) => put_role(c, tenant, role),
-        PeopleRow::User(user) => {
-            let roles_before = match before {
-                Some(PeopleRow::User(before)) => Some(&before.role_ids),
-                _ => None,
-            };
-            write_user(c, tenant, user, roles_before != Some(&user.role_ids))
-        }
+        PeopleRow::User(user) => write_user(c, tenant, user, has_other_roles(before, user)),
     }
 }
 
-/// Roles from a token stay unless the user gets other roles.
 fn write_user(c: &Connection, tenant: &Id, user: &NewUser, other_roles: bool) -> Result<(), StoreError> {
     c.prepare_cached(
         "INSERT INTO users (tenant_id, id, first_name, last_name, email, phone, whatsapp_user_id, external_id, locale, time_zone,

@@ -75,7 +75,7 @@ pub(super) fn migrate(connection: &Connection, path: &Path, parts: &[Part], now:
         crash::point("before_first_migration");
     }
     let applied = applied(connection)?;
-    check(&applied, parts)?;
+    check(&applied, parts, path)?;
     for (position, (part, migration)) in missing(&applied, parts).into_iter().enumerate() {
         if position == 0 && !applied.is_empty() {
             back_up(connection, path, schema_number(parts))?;
@@ -94,7 +94,7 @@ pub(super) fn report(path: &Path, parts: &[Part]) -> Result<SchemaReport, StoreE
             applied_here = applied(&connection)?;
         }
     }
-    refuse_newer(&applied_here, parts)?;
+    check(&applied_here, parts, path)?;
     let missing = missing(&applied_here, parts).into_iter();
     Ok(SchemaReport {
         found: i64::try_from(applied_here.len()).unwrap_or(i64::MAX),
@@ -103,8 +103,8 @@ pub(super) fn report(path: &Path, parts: &[Part]) -> Result<SchemaReport, StoreE
     })
 }
 
-/// Whether the database has a record of migrations; false for an empty database. A database of an unreleased build has the tables or
-/// a record without parts.
+/// Whether the database has a record of migrations; false for an empty database. A database of an early unreleased build has the tables
+/// or a record without parts.
 fn has_record(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let is_true = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, bool>(0));
     if is_true("SELECT EXISTS (SELECT 1 FROM pragma_table_info('schema_migrations') WHERE name = 'part')")? {
@@ -132,17 +132,15 @@ fn missing<'a>(applied: &[Applied], parts: &'a [Part]) -> Vec<(&'a Part, &'a Mig
     known.filter(|(part, migration)| !is_applied(part, migration)).collect()
 }
 
-/// Refuses a database with a migration that this binary does not know, or knows differently.
-fn check(applied: &[Applied], parts: &[Part]) -> Result<(), StoreError> {
+/// Refuses a database with a migration that this binary does not know, or knows differently. Only unreleased builds had other migrations
+/// under the same number.
+fn check(applied: &[Applied], parts: &[Part], path: &Path) -> Result<(), StoreError> {
     refuse_newer(applied, parts)?;
     for row in applied {
         let part = parts.iter().find(|part| part.name == row.part);
         let mut known = part.into_iter().flat_map(|part| part.migrations);
         if !known.any(|migration| migration.number == row.number && checksum(migration) == row.checksum) {
-            let Applied { part, number, .. } = row;
-            return Err(StoreError::Broken(format!(
-                "migration {part}/{number} in the database is not the one this binary has; it is a database of an unreleased build, which cannot be upgraded"
-            )));
+            return Err(StoreError::Prerelease(path.display().to_string()));
         }
     }
     Ok(())

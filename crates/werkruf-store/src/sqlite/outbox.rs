@@ -1,4 +1,4 @@
-//! [`Outbox`] on SQLite. One writer thread makes all changes, so a row that was read does not change before it is written.
+//! [`Outbox`], [`ChannelStore`] and [`ManageOutbox`] on SQLite. One writer thread makes all changes, so a row that was read does not change before it is written.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
@@ -15,19 +15,12 @@ use super::text::{Id, Stamp};
 use super::turn_open::{INSERT_CONVERSATION, put_entry};
 use crate::outbox::{released, retried};
 use crate::{
-    Author, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, NewContact, Notice, Outbox, OutboxRow, OutboxStatus, Page,
-    RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement, StoreError, StoreFuture, crash,
+    Account, Author, ChannelStore, Claim, Claimed, ContactRow, DeliveryReport, DueAccount, ManageOutbox, NewContact, Notice, Outbox,
+    OutboxFilter, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement, StoreError, StoreFuture,
+    crash,
 };
 
 impl Outbox for SqliteStore {
-    fn record_inbound(&self, inbound: RecordedInbound) -> StoreFuture<'_, bool> {
-        Box::pin(self.writer.submit(move |c| record(c, &inbound)))
-    }
-
-    fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid> {
-        Box::pin(self.writer.submit(move |c| put_contact(c, &contact)))
-    }
-
     fn contacts_of(&self, tenant_id: Uuid, channel: String, user_ids: Vec<String>) -> StoreFuture<'_, Vec<ContactRow>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(&contacts_sql())?;
@@ -55,49 +48,28 @@ impl Outbox for SqliteStore {
         Box::pin(self.writer.submit(move |c| settle(c, &settlement)))
     }
 
+    fn outbox(&self, tenant_id: Uuid, filter: OutboxFilter, page: Page) -> StoreFuture<'_, Vec<OutboxRow>> {
+        let few = filter.id.is_some() || filter.approval_id.is_some() || filter.sent_as.is_some();
+        let read = move |c: &Connection| filtered(tenant_id, filter).page(c, page, outbox);
+        if few { Box::pin(self.readers.look_up(read)) } else { Box::pin(self.readers.list(read)) }
+    }
+}
+
+impl ChannelStore for SqliteStore {
+    fn record_inbound(&self, inbound: RecordedInbound) -> StoreFuture<'_, bool> {
+        Box::pin(self.writer.submit(move |c| record(c, &inbound)))
+    }
+
+    fn contact(&self, contact: NewContact) -> StoreFuture<'_, Uuid> {
+        Box::pin(self.writer.submit(move |c| put_contact(c, &contact)))
+    }
+
     fn report(&self, report: DeliveryReport) -> StoreFuture<'_, Option<OutboxRow>> {
         Box::pin(self.writer.submit(move |c| apply_report(c, &report)))
     }
+}
 
-    fn outbox(&self, tenant_id: Uuid, status: Option<OutboxStatus>, page: Page) -> StoreFuture<'_, Vec<OutboxRow>> {
-        Box::pin(self.readers.list(move |c| {
-            let mut list = List::new(OUTBOX, "outbox", tenant_id);
-            if let Some(status) = status {
-                list.only("status = ?", status.as_str());
-            }
-            list.page(c, page, outbox)
-        }))
-    }
-
-    fn outbox_row(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<OutboxRow>> {
-        Box::pin(self.readers.look_up(move |c| by_id(c, &Id::from(tenant_id), id)))
-    }
-
-    fn outbox_row_sent_as(
-        &self,
-        tenant_id: Uuid,
-        channel: String,
-        account: String,
-        external_id: String,
-    ) -> StoreFuture<'_, Option<OutboxRow>> {
-        Box::pin(self.readers.look_up(move |c| sent_as(c, &Id::from(tenant_id), &channel, &account, &external_id)))
-    }
-
-    fn approval_row(&self, tenant_id: Uuid, approval_id: Uuid, user_id: String) -> StoreFuture<'_, Option<OutboxRow>> {
-        Box::pin(async move {
-            let rows = self.approval_rows(tenant_id, approval_id).await?;
-            Ok(rows.into_iter().rfind(|row| row.recipient.user_id.as_deref() == Some(&*user_id)))
-        })
-    }
-
-    fn approval_rows(&self, tenant_id: Uuid, approval_id: Uuid) -> StoreFuture<'_, Vec<OutboxRow>> {
-        Box::pin(
-            self.readers.look_up(move |c| {
-                all(&mut *c.prepare_cached(&approval_sql())?, params![Id::from(tenant_id), Id::from(approval_id)], outbox)
-            }),
-        )
-    }
-
+impl ManageOutbox for SqliteStore {
     fn retry_outbox(&self, tenant_id: Uuid, id: Uuid, by: Author, now: Timestamp) -> StoreFuture<'_, bool> {
         let recorder = self.recorder.clone();
         Box::pin(self.writer.submit(move |c| {
@@ -123,9 +95,26 @@ impl Outbox for SqliteStore {
 
 const BY_EXTERNAL_ID: &str = "SELECT id FROM outbox WHERE tenant_id = ?1 AND external_id = ?2 AND channel = ?3 AND account = ?4 LIMIT 1";
 
-/// The plus sign keeps the planner off the index on id.
-fn approval_sql() -> String {
-    format!("SELECT {OUTBOX} FROM outbox WHERE tenant_id = ?1 AND approval_id = ?2 ORDER BY +id")
+fn filtered(tenant_id: Uuid, filter: OutboxFilter) -> List {
+    let mut list = List::new(OUTBOX, "outbox", tenant_id);
+    if let Some(id) = filter.id {
+        list.only("id = ?", Id::from(id));
+    }
+    if let Some(id) = filter.approval_id {
+        list.only_few("approval_id = ?", Id::from(id));
+    }
+    if let Some((Account { channel, account }, external_id)) = filter.sent_as {
+        list.only_few("external_id = ?", external_id);
+        list.only("channel = ?", channel);
+        list.only("account = ?", account);
+    }
+    if let Some(user_id) = filter.user_id {
+        list.only("user_id = ?", user_id);
+    }
+    if let Some(status) = filter.status {
+        list.only("status = ?", status.as_str());
+    }
+    list
 }
 
 fn contacts_sql() -> String {
@@ -324,5 +313,8 @@ fn release(c: &Connection, tenant_id: Uuid, id: Option<Uuid>, now: Timestamp) ->
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    std::iter::once(BY_EXTERNAL_ID.to_owned()).chain([approval_sql(), contacts_sql()]).collect()
+    let sent_as = (Account { channel: String::new(), account: String::new() }, String::new());
+    let filters = [OutboxFilter::of_approval(Uuid::nil()), OutboxFilter { sent_as: Some(sent_as), ..OutboxFilter::default() }];
+    let lists = filters.into_iter().map(|filter| filtered(Uuid::nil(), filter).page_sql());
+    lists.chain([BY_EXTERNAL_ID.to_owned(), contacts_sql()]).collect()
 }

@@ -1,4 +1,4 @@
-//! [`People`] on SQLite: tenants, users, permissions and API keys.
+//! [`People`] on SQLite: tenants, users and permissions.
 
 use std::sync::Arc;
 
@@ -7,16 +7,9 @@ use rusqlite::{Connection, params};
 use werkruf_contract::{Access, HeldPermission, Permission, Principal, Role, Scope, Uuid};
 
 use super::SqliteStore;
-use super::audit::record;
-use super::people_write as write;
-use super::records::List;
-use super::row::{self, Columns, all, first, person_address, tenant, user};
+use super::row::{Columns, all, first, person_address, tenant, user};
 use super::text::{Id, Stamp};
-use crate::audit::{created, revoked};
-use crate::{
-    Author, KeyDigest, KeyRow, NewKey, Page, People, PeopleBatch, PersonAddress, StoreError, StoreFuture, TenantRow, TokenRoles, UserRow,
-    canonical_phone,
-};
+use crate::{People, PersonAddress, StoreError, StoreFuture, TenantRow, UserRow, canonical_phone};
 
 const BY_CHANNEL_ID: &str = "SELECT id, branch_id, locale, phone, whatsapp_user_id, active FROM users INDEXED BY users_by_whatsapp
     WHERE tenant_id = ?1 AND whatsapp_user_id = ?2 ORDER BY id";
@@ -46,15 +39,9 @@ impl People for SqliteStore {
             Ok(found)
         })
     }
-
     fn tenants(&self) -> StoreFuture<'_, Vec<TenantRow>> {
         Box::pin(self.readers.list(move |c| all(&mut *c.prepare_cached("SELECT id, slug FROM tenants ORDER BY slug")?, [], tenant)))
     }
-
-    fn ensure_tenant(&self, id: Uuid, slug: String, now: Timestamp) -> StoreFuture<'_, TenantRow> {
-        Box::pin(self.about_people(move |c| write::ensure_tenant(c, id, &slug, now)))
-    }
-
     fn principal(&self, tenant_id: Uuid, user_id: String) -> StoreFuture<'_, Option<Arc<Principal>>> {
         Box::pin(async move {
             let now = self.clock.now();
@@ -69,11 +56,6 @@ impl People for SqliteStore {
             Ok(Some(principal))
         })
     }
-
-    fn user_by_external_id(&self, tenant_id: Uuid, external_id: String) -> StoreFuture<'_, Option<UserRow>> {
-        Box::pin(self.readers.look_up(move |c| by_external_id(c, &Id::from(tenant_id), &external_id)))
-    }
-
     fn users_by_address(
         &self,
         tenant_id: Uuid,
@@ -93,78 +75,11 @@ impl People for SqliteStore {
             Ok(if all_active { found.into_iter().map(|(person, _)| person).collect() } else { Vec::new() })
         }))
     }
-
     fn users_with_roles(&self, tenant_id: Uuid, roles: Vec<String>) -> StoreFuture<'_, Vec<PersonAddress>> {
         let now = self.clock.now();
         Box::pin(self.readers.list(move |c| {
             let roles = serde_json::to_string(&roles).map_err(|error| StoreError::Broken(error.to_string()))?;
             all(&mut *c.prepare_cached(BY_ROLES)?, params![Id::from(tenant_id), roles, Stamp::from(now)], person_address)
-        }))
-    }
-
-    fn create_guest(&self, tenant_id: Uuid, user_id: Option<i64>, external_id: Option<String>, role: String) -> StoreFuture<'_, UserRow> {
-        Box::pin(self.about_people(move |c| write::create_guest(c, &Id::from(tenant_id), user_id, external_id.as_deref(), &role)))
-    }
-
-    fn put_token_roles(&self, tenant_id: Uuid, user_id: i64, roles: Option<TokenRoles>) -> StoreFuture<'_, ()> {
-        Box::pin(self.about_people(move |c| write::put_token_roles(c, &Id::from(tenant_id), user_id, roles.as_ref())))
-    }
-
-    fn put_people(&self, tenant_id: Uuid, batch: PeopleBatch) -> StoreFuture<'_, ()> {
-        Box::pin(self.about_people(move |c| write::put(c, &Id::from(tenant_id), &batch)))
-    }
-
-    fn create_key(&self, key: NewKey, by: Author) -> StoreFuture<'_, KeyRow> {
-        let recorder = self.recorder.clone();
-        Box::pin(self.about_people(move |c| {
-            let made = write::create_key(c, key)?;
-            record(c, &recorder, made.tenant_id, &by, &[created(&made)], made.created_at)?;
-            Ok(made)
-        }))
-    }
-
-    fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>> {
-        Box::pin(self.readers.list(move |c| List::new(row::KEY, "api_keys", tenant_id).page(c, page, row::key)))
-    }
-
-    fn delete_key(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool> {
-        let (recorder, at) = (self.recorder.clone(), self.clock.now());
-        Box::pin(self.about_people(move |c| {
-            let Some(key) = write::key_by_id(c, tenant_id, id)? else { return Ok(false) };
-            c.prepare_cached("DELETE FROM api_keys WHERE tenant_id = ?1 AND id = ?2")?
-                .execute(params![Id::from(tenant_id), Id::from(id)])?;
-            record(c, &recorder, tenant_id, &by, &[revoked(&key)], at)?;
-            Ok(true)
-        }))
-    }
-
-    fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {
-        Box::pin(async move {
-            let since = match self.cache.key(&digest.0) {
-                Ok(key) => return Ok(Some(key)),
-                Err(since) => since,
-            };
-            let sql = format!("SELECT {} FROM api_keys WHERE digest = ?1", row::KEY);
-            let found = self.readers.look_up(|c| first(&mut *c.prepare_cached(&sql)?, params![digest.0], row::key)).await?;
-            if let Some(key) = &found {
-                self.cache.keep_key(since, digest.0, key.clone());
-            }
-            Ok(found)
-        })
-    }
-
-    fn setting(&self, name: String) -> StoreFuture<'_, Option<String>> {
-        Box::pin(self.readers.look_up(move |c| {
-            let mut statement = c.prepare_cached("SELECT value FROM settings WHERE name = ?1")?;
-            first(&mut statement, params![name], |columns| columns.text())
-        }))
-    }
-
-    fn put_setting(&self, name: String, value: String) -> StoreFuture<'_, ()> {
-        Box::pin(self.writer.submit(move |c| {
-            let sql = "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-            c.prepare_cached(sql)?.execute(params![name, value])?;
-            Ok(())
         }))
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, TryLockError};
 
 use rusqlite::Connection;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::StoreError;
 
@@ -45,12 +45,16 @@ impl Readers {
     {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| closed())?;
         let slots = Arc::clone(&self.slots);
-        let reading = tokio::task::spawn_blocking(move || {
-            let answer = with_free(&slots, read);
+        let (reply, answer) = oneshot::channel();
+        // One type of task for all reads: tokio's code for each type of task takes kilobytes.
+        let work: Box<dyn FnOnce() + Send> = Box::new(move || {
+            let result = with_free(&slots, read);
             drop(permit);
-            answer
+            // The caller may have dropped the future.
+            let _ = reply.send(result);
         });
-        reading.await.map_err(|error| StoreError::Broken(format!("a read did not end: {error}")))?
+        tokio::task::spawn_blocking(work);
+        answer.await.map_err(|_| StoreError::Broken("a read did not end".to_owned()))?
     }
 }
 

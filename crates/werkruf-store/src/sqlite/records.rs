@@ -9,35 +9,22 @@ use super::row::{self, all, all_within, first};
 use super::text::{Id, id_or_null};
 use crate::rows::NEWEST_BY_END;
 use crate::{
-    AttemptRow, CallFilter, CallRow, ConversationRow, EventRow, IdOf, ListRow, MessageRow, Order, Page, Records, RowCounts, StoreError,
+    AttemptRow, CallFilter, CallRow, ConversationFilter, ConversationRow, IdOf, ListRow, MessageRow, Order, Page, Records, StoreError,
     StoreFuture, TurnRow,
 };
-
-const ROW_COUNTS: &str = "SELECT (SELECT count(*) FROM tenants), (SELECT count(*) FROM users), (SELECT count(*) FROM api_keys),
-      (SELECT count(*) FROM conversations), (SELECT count(*) FROM turns WHERE finished_at IS NULL),
-      (SELECT count(*) FROM approvals WHERE status = 'pending'), (SELECT count(*) FROM tool_calls WHERE id >= ?1),
-      (SELECT count(*) FROM tool_calls WHERE id >= ?1 AND status IN ('failed', 'timeout'))";
 
 impl Records for SqliteStore {
     fn conversation(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<ConversationRow>> {
         Box::pin(self.readers.look_up(move |c| by_id(c, row::CONVERSATION, "conversations", tenant_id, id, row::conversation)))
     }
-
-    fn conversations(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
+    fn conversations(&self, tenant_id: Uuid, filter: ConversationFilter, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
         Box::pin(self.readers.list(move |c| {
             let mut list = List::new(row::CONVERSATION_WITHOUT_STATE, "conversations", tenant_id);
-            if let Some(user_id) = user_id {
+            if let Some(user_id) = filter.user_id {
                 list.only("user_id = ?", user_id);
             }
-            list.page(c, page, row::conversation)
-        }))
-    }
-
-    fn conversations_by_use(&self, tenant_id: Uuid, user_id: Option<String>, page: Page) -> StoreFuture<'_, Vec<ConversationRow>> {
-        Box::pin(self.readers.list(move |c| {
-            let mut list = List::new(row::CONVERSATION_WITHOUT_STATE, "conversations", tenant_id);
-            if let Some(user_id) = user_id {
-                list.only("user_id = ?", user_id);
+            if !filter.last_used_first {
+                return list.page(c, page, row::conversation);
             }
             if let Some(after) = page.after {
                 list.only("(updated_at, id) < (SELECT updated_at, id FROM conversations AS last WHERE last.tenant_id = conversations.tenant_id AND last.id = ?)", Id::from(after));
@@ -47,19 +34,15 @@ impl Records for SqliteStore {
             list.read(c, page, row::conversation)
         }))
     }
-
     fn messages(&self, tenant_id: Uuid, conversation_id: Uuid, page: Page) -> StoreFuture<'_, Vec<MessageRow>> {
         Box::pin(self.readers.list(move |c| messages(c, &Id::from(tenant_id), &Id::from(conversation_id), page)))
     }
-
     fn turn(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<TurnRow>> {
         Box::pin(self.readers.look_up(move |c| by_id(c, row::TURN, "turns", tenant_id, id, row::turn)))
     }
-
     fn call(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, Option<CallRow>> {
         Box::pin(self.readers.look_up(move |c| by_id(c, row::CALL, "tool_calls", tenant_id, id, row::call)))
     }
-
     fn calls(&self, tenant_id: Uuid, filter: CallFilter, page: Page) -> StoreFuture<'_, Vec<CallRow>> {
         Box::pin(self.readers.list(move |c| {
             let mut list = List::new(row::CALL, "tool_calls", tenant_id);
@@ -67,7 +50,7 @@ impl Records for SqliteStore {
                 list.only("conversation_id = ?", Id::from(id));
             }
             if let Some(id) = filter.turn_id {
-                list.of_turn(id);
+                list.only_few("turn_id = ?", Id::from(id));
             }
             if let Some(user_id) = filter.user_id {
                 list.only(
@@ -85,7 +68,6 @@ impl Records for SqliteStore {
             list.page(c, page, row::call)
         }))
     }
-
     fn attempts(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, Vec<AttemptRow>> {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(
@@ -95,28 +77,9 @@ impl Records for SqliteStore {
             all(&mut statement, params![Id::from(tenant_id), Id::from(call_id)], row::attempt)
         }))
     }
-
-    fn events(&self, tenant_id: Uuid, stream_id: Uuid, turn_id: Option<Uuid>, after: i64, limit: u32) -> StoreFuture<'_, Vec<EventRow>> {
-        Box::pin(self.readers.list(move |c| {
-            let mut statement = c.prepare_cached(
-                "SELECT seq, type, turn_id, data, created_at FROM events
-                 WHERE conversation_id = ?2 AND seq > ?4 AND tenant_id = ?1 AND (?3 IS NULL OR turn_id = ?3) ORDER BY seq LIMIT ?5",
-            )?;
-            all(&mut statement, params![Id::from(tenant_id), Id::from(stream_id), id_or_null(turn_id), after, limit], row::event)
-        }))
-    }
-
     fn ids_like(&self, tenant_id: Uuid, of: IdOf, text: String, limit: u32) -> StoreFuture<'_, Vec<Uuid>> {
         Box::pin(self.readers.list(move |c| ids_like(c, of.table(), tenant_id, text, limit)))
     }
-
-    fn row_counts(&self, first_recent: Uuid) -> StoreFuture<'_, RowCounts> {
-        Box::pin(self.readers.list(move |c| {
-            let mut statement = c.prepare_cached(ROW_COUNTS)?;
-            Ok(first(&mut statement, params![Id::from(first_recent)], row::row_counts)?.unwrap_or_default())
-        }))
-    }
-
     fn ping(&self) -> StoreFuture<'_, ()> {
         Box::pin(async move {
             let read = |c: &Connection| {
@@ -173,8 +136,9 @@ impl List {
         Self { sql, values: vec![Box::new(Id::from(tenant_id))], few: false }
     }
 
-    fn of_turn(&mut self, id: Uuid) {
-        self.only("turn_id = ?", Id::from(id));
+    /// A condition that few rows meet.
+    pub(super) fn only_few(&mut self, condition: &str, value: impl ToSql + 'static) {
+        self.only(condition, value);
         self.few = true;
     }
 
@@ -198,6 +162,13 @@ impl List {
         self.sql.push_str(direction);
         self.sql.push_str(" LIMIT ?");
         self.values.push(Box::new(page.limit));
+    }
+
+    /// The statement of a page, whose query plan a test checks.
+    #[cfg(test)]
+    pub(super) fn page_sql(mut self) -> String {
+        self.limit_to(Page::default());
+        self.sql
     }
 
     pub(super) fn page<T: ListRow>(
@@ -313,7 +284,6 @@ fn ids_like(c: &Connection, table: &str, tenant_id: Uuid, mut text: String, limi
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
     let mut list = List::new(row::CALL, "tool_calls", Uuid::nil());
-    list.of_turn(Uuid::nil());
-    list.limit_to(Page::default());
-    vec![list.sql]
+    list.only_few("turn_id = ?", Id::from(Uuid::nil()));
+    vec![list.page_sql()]
 }

@@ -8,8 +8,11 @@ use werkruf_contract::{CallStatus, Clock, EventType, TurnStatus};
 
 use super::super::SqliteStore;
 use super::super::migrate::beside;
+use super::open;
 use crate::story::{Running, World, a_release_starts_with_the_first_held_part, fill_outbox, held_rows_are_released, three_parts};
-use crate::{Author, ConversationRef, HeldWork, Maintenance, MaintenanceError, OpenTurn, Records, SecretKeys, StoreError, Turns};
+use crate::{
+    Author, ConversationRef, HeldWork, Maintenance, MaintenanceError, OpenTurn, ReadLimit, Records, SecretKeys, StoreError, Streams, Turns,
+};
 
 struct Fixture {
     world: World<SqliteStore>,
@@ -73,7 +76,7 @@ async fn pending_work_is_ended_and_the_history_is_valid() {
     let history = store.history(tenant, running.conversation).await.unwrap();
     let roles: Vec<_> = history.iter().map(|message| (message.role.as_str(), message.tool_call_id.as_deref())).collect();
     assert_eq!(roles, [("user", None), ("assistant", None), ("tool", Some("call_0")), ("user", None)]);
-    let events = store.events(tenant, running.conversation, None, 0, 100).await.unwrap();
+    let events = store.events(tenant, running.conversation, None, 0, ReadLimit::rows(100)).await.unwrap();
     assert!(events.iter().map(|event| event.seq).eq(1..=i64::try_from(events.len()).unwrap()), "no gaps");
     assert_eq!(events.iter().filter(|event| event.kind == EventType::Error).count(), 2);
     drop(store);
@@ -132,6 +135,20 @@ async fn an_open_or_existing_database_is_not_overwritten() {
     let damaged = fixture.restore("other.db", false);
     assert!(matches!(damaged, Err(MaintenanceError::Unfit { .. } | MaintenanceError::Store(_))), "{damaged:?}");
     assert!(!fixture.folder.path().join("other.db").exists() && !fixture.folder.path().join("other.db.restoring").exists());
+}
+
+#[tokio::test]
+async fn a_backup_of_an_unreleased_build_is_named_and_not_restored() {
+    let fixture = Fixture::new();
+    fixture.back_up().await;
+    // A migration with other SQL under its number, and then a record without parts.
+    for sql in ["UPDATE schema_migrations SET checksum = 'other'", "ALTER TABLE schema_migrations RENAME COLUMN part TO name_of_part"] {
+        open::writable(&fixture.backup).unwrap().execute_batch(sql).unwrap();
+        let refused = fixture.restore("new.db", false);
+        let backup = fixture.backup.display().to_string();
+        assert!(matches!(&refused, Err(MaintenanceError::Store(StoreError::Prerelease(named))) if *named == backup), "{refused:?}");
+        assert!(!fixture.folder.path().join("new.db").exists() && !fixture.folder.path().join("new.db.restoring").exists());
+    }
 }
 
 #[tokio::test]

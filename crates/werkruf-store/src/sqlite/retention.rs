@@ -10,6 +10,7 @@ use super::insert::count;
 use super::retention_messages::{self, Conversation};
 use super::row::{all, first};
 use super::text::{Id, Stamp, id_or_null};
+use super::turns::message_since_sql;
 use super::usage_statistics::delete_summed;
 use super::{SqliteStore, erase, streams};
 use crate::budgets::COUNTER_AGE;
@@ -213,20 +214,24 @@ pub(super) fn is_busy(c: &Connection, tenant: &Id, conversation: Option<Uuid>) -
 
 /// The turn ended long enough ago, the idempotency key of its message has expired, and the outcome of each of its
 /// calls is known. An unknown outcome is settled by a later message of the user, or when the turn's own messages are already deleted.
-const DELETABLE: &str = "SELECT coalesce(finished_at < ?3, 0)
-    AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.turn_id = ?2 AND inbox.tenant_id = ?1 AND inbox.expires_at > ?4)
-    AND NOT EXISTS (SELECT 1 FROM tool_calls AS call WHERE call.turn_id = ?2 AND call.tenant_id = ?1 AND (call.finished_at IS NULL
-      OR (call.error_code = 'outcome_unknown' AND call.conversation_id IS NOT NULL
-        AND (turns.kind <> 'chat' OR EXISTS
-          (SELECT 1 FROM messages AS own WHERE own.conversation_id = call.conversation_id AND own.tenant_id = ?1 AND own.turn_id = ?2))
-        AND NOT EXISTS (SELECT 1 FROM messages AS later WHERE later.conversation_id = call.conversation_id AND later.tenant_id = ?1
-          AND later.role = 'user' AND later.turn_id IS NOT ?2 AND later.created_at > turns.finished_at))))
-    FROM turns WHERE tenant_id = ?1 AND id = ?2";
+fn deletable_sql() -> String {
+    format!(
+        "SELECT coalesce(finished_at < ?3, 0)
+           AND NOT EXISTS (SELECT 1 FROM inbox WHERE inbox.turn_id = ?2 AND inbox.tenant_id = ?1 AND inbox.expires_at > ?4)
+           AND NOT EXISTS (SELECT 1 FROM tool_calls AS call WHERE call.turn_id = ?2 AND call.tenant_id = ?1 AND (call.finished_at IS NULL
+             OR (call.error_code = 'outcome_unknown' AND call.conversation_id IS NOT NULL
+               AND (turns.kind <> 'chat' OR EXISTS
+                 (SELECT 1 FROM messages AS own WHERE own.conversation_id = call.conversation_id AND own.tenant_id = ?1 AND own.turn_id = ?2))
+               AND NOT {})))
+         FROM turns WHERE tenant_id = ?1 AND id = ?2",
+        message_since_sql("call.conversation_id", "?2", "turns.finished_at")
+    )
+}
 
 /// Whether all rows of a turn may be deleted; `None` where there is no such turn.
 pub(super) fn is_deletable(c: &Connection, sweep: &Sweep, tenant: &Id, turn: Uuid) -> Result<Option<bool>, StoreError> {
     let values = params![tenant, Id::from(turn), Stamp::from(sweep.before), Stamp::from(sweep.now)];
-    first(&mut *c.prepare_cached(DELETABLE)?, values, |columns| columns.flag())
+    first(&mut *c.prepare_cached(&deletable_sql())?, values, |columns| columns.flag())
 }
 
 /// Caches [`is_deletable`] for many messages of few turns.
@@ -311,8 +316,9 @@ fn delete_calls(c: &Connection, sweep: &Sweep, key: RowKey) -> Result<u64, Store
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
     let expired = [EXPIRED_ENTRIES, EXPIRED_LINKS, FORGOTTEN_CONTACTS, ARRIVED_NOTIFICATIONS];
-    let fixed = [CONVERSATIONS, STREAMS, TURNS, OUTBOX, USAGE, BUSY, DELETABLE, CALLS, OLD_ROW];
-    fixed.iter().chain(&expired).chain(&OF_CALLS).chain(&OF_STREAM).map(|sql| (*sql).to_owned()).collect()
+    let fixed = [CONVERSATIONS, STREAMS, TURNS, OUTBOX, USAGE, BUSY, CALLS, OLD_ROW];
+    let all = fixed.iter().chain(&expired).chain(&OF_CALLS).chain(&OF_STREAM);
+    all.map(|sql| (*sql).to_owned()).chain([deletable_sql()]).collect()
 }
 
 #[cfg(test)]

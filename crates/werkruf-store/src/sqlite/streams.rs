@@ -7,12 +7,33 @@ use werkruf_contract::Uuid;
 use super::SqliteStore;
 use super::insert::{count, lease_end};
 use super::row::{self, Columns, all, first};
-use super::text::{Id, Stamp};
+use super::text::{Id, Stamp, id_or_null};
 use crate::{DeletedEvents, EventRow, NewPartial, PartialText, ReadLimit, StoreError, StoreFuture, StreamKey, Streams, crash};
 
 impl Streams for SqliteStore {
-    fn read_events(&self, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> StoreFuture<'_, Vec<EventRow>> {
-        Box::pin(self.readers.list(move |c| read_limited(c, tenant_id, stream_id, after, limit)))
+    fn events(
+        &self,
+        tenant_id: Uuid,
+        stream_id: Uuid,
+        turn_id: Option<Uuid>,
+        after: i64,
+        limit: ReadLimit,
+    ) -> StoreFuture<'_, Vec<EventRow>> {
+        Box::pin(self.readers.list(move |c| {
+            let mut statement = c.prepare_cached(EVENTS_AFTER)?;
+            let values = params![Id::from(tenant_id), Id::from(stream_id), id_or_null(turn_id), after, limit.rows];
+            let mut rows = statement.query(values)?;
+            let (mut found, mut bytes) = (Vec::new(), 0);
+            while let Some(row) = rows.next()? {
+                let event = row::event(&mut Columns::new(row))?;
+                bytes += event.data.len();
+                found.push(event);
+                if bytes >= limit.bytes {
+                    break;
+                }
+            }
+            Ok(found)
+        }))
     }
 
     fn first_event(&self, tenant_id: Uuid, stream_id: Uuid) -> StoreFuture<'_, i64> {
@@ -58,6 +79,9 @@ impl SqliteStore {
     }
 }
 
+const EVENTS_AFTER: &str = "SELECT seq, type, turn_id, data, created_at FROM events
+    WHERE conversation_id = ?2 AND seq > ?4 AND tenant_id = ?1 AND (?3 IS NULL OR turn_id = ?3) ORDER BY seq LIMIT ?5";
+
 /// The first event of an empty stream is the next number of its lease.
 const FIRST_EVENT: &str = "SELECT coalesce((SELECT min(seq) FROM events WHERE conversation_id = ?2 AND tenant_id = ?1),
     (SELECT next_event_seq FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2), 1)";
@@ -80,24 +104,6 @@ const SAME_TURN_ABOVE: &str = "SELECT max(seq) + 1 FROM events WHERE conversatio
 /// The most streams and deleted events of one batch, which occupies the writer for milliseconds.
 const STREAMS: usize = 200;
 const EVENTS: i64 = 2_000;
-
-fn read_limited(c: &Connection, tenant_id: Uuid, stream_id: Uuid, after: i64, limit: ReadLimit) -> Result<Vec<EventRow>, StoreError> {
-    let mut statement = c.prepare_cached(
-        "SELECT seq, type, turn_id, data, created_at FROM events WHERE conversation_id = ?2 AND seq > ?3 AND tenant_id = ?1
-         ORDER BY seq LIMIT ?4",
-    )?;
-    let mut rows = statement.query(params![Id::from(tenant_id), Id::from(stream_id), after, limit.rows])?;
-    let (mut found, mut bytes) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        let event = row::event(&mut Columns::new(row))?;
-        bytes += event.data.len();
-        found.push(event);
-        if bytes >= limit.bytes {
-            break;
-        }
-    }
-    Ok(found)
-}
 
 /// Writes a checkpoint under the lease, and renews the lease; false, and nothing is written, where the fence or the step is outdated.
 fn save(c: &Connection, partial: &NewPartial, now: Timestamp) -> Result<bool, StoreError> {
@@ -183,5 +189,5 @@ fn delete_of_stream(c: &Connection, before: &Stamp, key: StreamKey, most: i64) -
 /// The statements whose query plans a test checks.
 #[cfg(test)]
 pub(super) fn hot_statements() -> Vec<String> {
-    [FIRST_EVENT, NEWEST, FIRST_KEPT_EVENT, SAME_TURN_BELOW, SAME_TURN_ABOVE].map(str::to_owned).to_vec()
+    [EVENTS_AFTER, FIRST_EVENT, NEWEST, FIRST_KEPT_EVENT, SAME_TURN_BELOW, SAME_TURN_ABOVE].map(str::to_owned).to_vec()
 }

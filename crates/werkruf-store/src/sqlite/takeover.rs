@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
-use werkruf_contract::{Usage, Uuid};
+use werkruf_contract::Uuid;
 
 use super::insert::lease_end;
 use super::row::{self, all, first};
@@ -61,16 +61,4 @@ pub(super) fn release(c: &Connection, fence: &Fence) -> Result<(), StoreError> {
         .prepare_cached("UPDATE leases SET owner = ?5 WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner = ?3 AND epoch = ?4")?
         .execute(params![Id::from(fence.tenant_id), Id::from(fence.stream_id), fence.owner, fence.epoch, ABANDONED])?;
     if released == 1 { Ok(()) } else { Err(StoreError::Fenced) }
-}
-
-/// Ids sort by time, so all usage rows of a turn have ids above the turn's, and the scan starts there.
-pub(super) fn usage(c: &Connection, tenant_id: Uuid, turn_id: Uuid) -> Result<Usage, StoreError> {
-    let mut statement = c.prepare_cached(
-        "SELECT coalesce(sum(tokens_prompt), 0), coalesce(sum(tokens_cached), 0), coalesce(sum(tokens_completion), 0),
-           coalesce(sum(tokens_reasoning), 0), coalesce(sum(tokens_total), 0),
-           CASE WHEN count(cost_nano_usd) = count(*) THEN sum(cost_nano_usd) END, count(*)
-         FROM api_usage WHERE +tenant_id = ?1 AND turn_id = ?2 AND id > ?2 AND operation = 'chat'",
-    )?;
-    let sums = first(&mut statement, params![Id::from(tenant_id), Id::from(turn_id)], row::usage)?;
-    Ok(sums.unwrap_or_default())
 }

@@ -5,18 +5,17 @@ use rusqlite::params;
 
 use super::SqliteStore;
 use super::audit::record;
-use super::row::{Columns, all, first};
+use super::row::{self, all, first};
 use super::text::{Id, Stamp};
+use crate::reading::TOOL_PIN;
 use crate::tool_pins::accepted;
-use crate::{Author, INSTALLATION, SERVER_CHAIN, SeenTool, StoreError, StoreFuture, ToolChange, ToolPin, ToolPins};
-
-const PIN: &str = "name, server, digest, definition, accepted_at, changed_digest, changed_definition, changed_at";
+use crate::{Author, INSTALLATION, SERVER_CHAIN, SeenTool, StoreError, StoreFuture, ToolPin, ToolPins};
 
 impl ToolPins for SqliteStore {
     fn tool_pins(&self) -> StoreFuture<'_, Vec<ToolPin>> {
         Box::pin(self.readers.list(|c| {
-            let sql = format!("SELECT {PIN} FROM tool_pins WHERE tenant_id = ?1 ORDER BY name");
-            all(&mut *c.prepare_cached(&sql)?, params![Id::from(INSTALLATION)], read)
+            let sql = format!("SELECT {TOOL_PIN} FROM tool_pins WHERE tenant_id = ?1 ORDER BY name");
+            all(&mut *c.prepare_cached(&sql)?, params![Id::from(INSTALLATION)], row::tool_pin)
         }))
     }
 
@@ -28,11 +27,11 @@ impl ToolPins for SqliteStore {
                changed_definition = iif(digest = excluded.digest, NULL, excluded.definition),
                changed_at = CASE WHEN digest = excluded.digest THEN NULL WHEN changed_digest = excluded.digest THEN changed_at
                                  ELSE excluded.accepted_at END
-             RETURNING {PIN}"
+             RETURNING {TOOL_PIN}"
         );
         Box::pin(self.writer.submit(move |c| {
             let values = params![Id::from(INSTALLATION), seen.name, seen.server, seen.digest, seen.definition, Stamp::from(now)];
-            let pin = first(&mut *c.prepare_cached(&sql)?, values, read)?;
+            let pin = first(&mut *c.prepare_cached(&sql)?, values, row::tool_pin)?;
             pin.ok_or_else(|| StoreError::Moved { what: "tool", id: seen.name.clone() })
         }))
     }
@@ -40,28 +39,19 @@ impl ToolPins for SqliteStore {
     fn accept_tool(&self, name: String, digest: String, by: Author, now: Timestamp) -> StoreFuture<'_, Option<ToolPin>> {
         let recorder = self.recorder.clone();
         Box::pin(self.writer.submit(move |c| {
-            let sql = format!("SELECT {PIN} FROM tool_pins WHERE tenant_id = ?1 AND name = ?2");
-            let Some(before) = first(&mut *c.prepare_cached(&sql)?, params![Id::from(INSTALLATION), name], read)? else { return Ok(None) };
+            let sql = format!("SELECT {TOOL_PIN} FROM tool_pins WHERE tenant_id = ?1 AND name = ?2");
+            let Some(before) = first(&mut *c.prepare_cached(&sql)?, params![Id::from(INSTALLATION), name], row::tool_pin)? else {
+                return Ok(None);
+            };
             let sql = format!(
                 "UPDATE tool_pins SET digest = changed_digest, definition = changed_definition, accepted_at = ?4,
                    changed_digest = NULL, changed_definition = NULL, changed_at = NULL
-                 WHERE tenant_id = ?1 AND name = ?2 AND changed_digest = ?3 RETURNING {PIN}"
+                 WHERE tenant_id = ?1 AND name = ?2 AND changed_digest = ?3 RETURNING {TOOL_PIN}"
             );
             let values = params![Id::from(INSTALLATION), name, digest, Stamp::from(now)];
-            let Some(pin) = first(&mut *c.prepare_cached(&sql)?, values, read)? else { return Ok(None) };
+            let Some(pin) = first(&mut *c.prepare_cached(&sql)?, values, row::tool_pin)? else { return Ok(None) };
             record(c, &recorder, SERVER_CHAIN, &by, &[accepted(&pin, &before.digest)], now)?;
             Ok(Some(pin))
         }))
     }
-}
-
-fn read(columns: &mut Columns<'_>) -> Result<ToolPin, StoreError> {
-    Ok(ToolPin {
-        name: columns.text()?,
-        server: columns.text()?,
-        digest: columns.text()?,
-        definition: columns.text()?,
-        accepted_at: columns.time()?,
-        change: ToolChange::of(columns.text_or_null()?, columns.text_or_null()?, columns.time_or_null()?),
-    })
 }

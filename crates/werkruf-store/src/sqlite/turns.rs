@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
-use werkruf_contract::{State, Usage, Uuid};
+use werkruf_contract::{State, Uuid};
 
 use super::row::{self, all, first};
 use super::text::{Id, Stamp, id_or_null, stamp_or_null};
@@ -64,7 +64,7 @@ impl Turns for SqliteStore {
         Box::pin(self.readers.look_up(move |c| {
             let mut statement = c.prepare_cached(&history_sql())?;
             let mut found = all(&mut statement, params![Id::from(tenant_id), Id::from(conversation_id)], row::message)?;
-            found.sort_by_key(|message| message.seq);
+            found.sort_unstable_by_key(|message| message.seq);
             Ok(found)
         }))
     }
@@ -98,10 +98,6 @@ impl Turns for SqliteStore {
         Box::pin(self.writer.submit(move |c| takeover::release(c, &fence)))
     }
 
-    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, Usage> {
-        Box::pin(self.readers.look_up(move |c| takeover::usage(c, tenant_id, turn_id)))
-    }
-
     fn delete_conversation(&self, tenant_id: Uuid, conversation_id: Uuid) -> StoreFuture<'_, bool> {
         Box::pin(self.writer.submit(move |c| delete(c, &Id::from(tenant_id), &Id::from(conversation_id))))
     }
@@ -112,19 +108,29 @@ const TAKEN: &str = "SELECT EXISTS (SELECT 1 FROM messages WHERE conversation_id
 const SUMMARY: &str = "SELECT summary_until, summary, summary_untrusted FROM conversations
     WHERE tenant_id = ?1 AND id = ?2 AND summary IS NOT NULL AND summary_until IS NOT NULL";
 
-// The newest numbered message of the user is near the end, so the scan backwards is short. Two times of one millisecond say nothing about their order;
-// the events of the conversation do.
+/// A condition: the user has sent a message in another turn since the outcome of a call of `turn` was known. The values are SQL; ?1 is the tenant.
+/// A message that was queued before answers nothing. Two times of one millisecond say nothing about their order; the events of the conversation do.
+/// The newest numbered message of the user is near the end, so the scan backwards is short.
+pub(super) fn message_since_sql(conversation: &str, turn: &str, known_at: &str) -> String {
+    let later = format!(
+        "messages.turn_id IS NOT {turn} AND (messages.created_at > {known_at} OR (messages.created_at = {known_at}
+           AND (SELECT min(seq) FROM events WHERE conversation_id = {conversation} AND events.turn_id = messages.turn_id AND tenant_id = ?1)
+             > (SELECT max(seq) FROM events WHERE conversation_id = {conversation} AND events.turn_id = {turn} AND tenant_id = ?1)))"
+    );
+    format!(
+        "(EXISTS (SELECT 1 FROM messages WHERE conversation_id = {conversation} AND seq IS NULL AND role = 'user' AND tenant_id = ?1 AND {later})
+           OR coalesce((SELECT {later} FROM messages WHERE conversation_id = {conversation} AND seq IS NOT NULL AND role = 'user'
+                          AND tenant_id = ?1 ORDER BY seq DESC LIMIT 1), 0))"
+    )
+}
+
 fn since_sql() -> String {
-    let later = "created_at > ?5 OR (created_at = ?5
-        AND (SELECT min(seq) FROM events WHERE conversation_id = ?2 AND events.turn_id = messages.turn_id AND tenant_id = ?1)
-          > (SELECT max(seq) FROM events WHERE conversation_id = ?2 AND events.turn_id = ?6 AND tenant_id = ?1))";
     format!(
         "SELECT
            EXISTS (SELECT 1 FROM tool_calls WHERE conversation_id = ?2 AND effect <> 'read' AND finished_at IS NOT NULL
                      AND finished_at >= ?3 AND id <> ?4 AND tenant_id = ?1),
-           EXISTS (SELECT 1 FROM messages WHERE conversation_id = ?2 AND seq IS NULL AND role = 'user' AND tenant_id = ?1 AND ({later}))
-             OR coalesce((SELECT {later} FROM messages WHERE conversation_id = ?2 AND seq IS NOT NULL AND role = 'user'
-                            AND tenant_id = ?1 ORDER BY seq DESC LIMIT 1), 0)"
+           {}",
+        message_since_sql("?2", "?6", "?5")
     )
 }
 
@@ -167,8 +173,7 @@ fn reusable(c: &Connection, tenant_id: Uuid, conversation_id: Option<Uuid>, dedu
     Ok(Some(Reusable { call, stale, message_since }))
 }
 
-/// Whether another call with an effect finished after the call, and whether the user sent a message after its outcome was known. A message
-/// that was queued before answers nothing.
+/// Whether another call with an effect finished after the call, and whether the user sent a message after its outcome was known.
 fn since(c: &Connection, tenant: &Id, call: &CallRow) -> Result<(bool, bool), StoreError> {
     let Some(conversation) = id_or_null(call.conversation_id) else { return Ok((false, false)) };
     let mut statement = c.prepare_cached(KNOWN_AT)?;

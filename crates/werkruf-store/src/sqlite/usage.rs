@@ -2,15 +2,15 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
-use werkruf_contract::Uuid;
+use werkruf_contract::{Usage, Uuid};
 
 use super::SqliteStore;
 use super::budget_counters::{CounterChanges, all_budgets_of, date};
-use super::row::first;
+use super::row::{self, first};
 use super::text::{Id, Stamp, id_or_null};
 use crate::budgets::counted_on;
 use crate::usage_statistics::day;
-use crate::{BudgetCounter, NewUsage, StoreError, StoreFuture, UsageOwner, UsageRows};
+use crate::{BudgetCounter, NewUsage, RequestsOf, StoreError, StoreFuture, UsageOwner, UsageRows};
 
 impl UsageRows for SqliteStore {
     fn put_usage(&self, owner: UsageOwner, usage: NewUsage, now: Timestamp) -> StoreFuture<'_, ()> {
@@ -22,24 +22,34 @@ impl UsageRows for SqliteStore {
         }))
     }
 
-    fn delete_usage(&self, tenant_id: Uuid, id: Uuid) -> StoreFuture<'_, ()> {
+    fn delete_usage(&self, tenant_id: Uuid, id: Option<Uuid>, reservation: Option<Uuid>) -> StoreFuture<'_, ()> {
         Box::pin(self.writer.submit(move |c| {
             let tenant = Id::from(tenant_id);
             let mut changes = CounterChanges::new(c, &tenant);
-            delete_usage_row(c, &tenant, id, &mut changes)?;
+            if let Some(id) = id {
+                delete_usage_row(c, &tenant, id, &mut changes)?;
+            }
+            if let Some(reservation) = reservation {
+                changes.end(reservation)?;
+            }
             changes.write()
         }))
     }
 
-    fn turn_tokens(&self, tenant_id: Uuid, turn_id: Uuid) -> StoreFuture<'_, i64> {
-        // Ids sort by time, so all usage rows of a turn have ids above the turn's.
-        let sql = "SELECT coalesce(sum(tokens_total), 0) FROM api_usage WHERE +tenant_id = ?1 AND turn_id = ?2 AND id > ?2";
+    fn turn_usage(&self, tenant_id: Uuid, turn_id: Uuid, of: RequestsOf) -> StoreFuture<'_, Usage> {
         Box::pin(self.readers.look_up(move |c| {
-            let sum = first(&mut *c.prepare_cached(sql)?, params![Id::from(tenant_id), Id::from(turn_id)], |columns| columns.int())?;
-            Ok(sum.unwrap_or_default())
+            let all = of == RequestsOf::TurnAndTools;
+            let sums = first(&mut *c.prepare_cached(TURN_USAGE)?, params![Id::from(tenant_id), Id::from(turn_id), all], row::usage)?;
+            Ok(sums.unwrap_or_default())
         }))
     }
 }
+
+/// Ids sort by time, so all usage rows of a turn have ids above the turn's.
+const TURN_USAGE: &str = "SELECT coalesce(sum(tokens_prompt), 0), coalesce(sum(tokens_cached), 0), coalesce(sum(tokens_completion), 0),
+      coalesce(sum(tokens_reasoning), 0), coalesce(sum(tokens_total), 0),
+      CASE WHEN count(cost_nano_usd) = count(*) THEN sum(cost_nano_usd) END, count(*)
+    FROM api_usage WHERE +tenant_id = ?1 AND turn_id = ?2 AND id > ?2 AND (?3 OR operation = 'chat')";
 
 /// Writes a row, counts it and ends its reservation. The changes are written afterwards.
 pub(super) fn put_usage_row(

@@ -6,7 +6,7 @@ use rusqlite::{Connection, params};
 use werkruf_contract::Uuid;
 
 use super::SqliteStore;
-use super::row::{Columns, all, first};
+use super::row::{self, all, first};
 use super::text::{Id, Stamp};
 use crate::usage_statistics::{MAX_TURN_REQUESTS, REQUEST, Reads, settled_until, sort, start_of, sums_sql};
 use crate::{StoreError, StoreFuture, TurnRequest, UsageQuery, UsageRequest, UsageStatistics, UsageSum};
@@ -31,7 +31,11 @@ impl UsageStatistics for SqliteStore {
                  ORDER BY created_at, id LIMIT ?5"
             );
             let after = Id::from(after.unwrap_or_default());
-            all(&mut *c.prepare_cached(&sql)?, params![Id::from(tenant_id), Stamp::from(from), Stamp::from(to), after, limit], request)
+            all(
+                &mut *c.prepare_cached(&sql)?,
+                params![Id::from(tenant_id), Stamp::from(from), Stamp::from(to), after, limit],
+                row::usage_request,
+            )
         }))
     }
 
@@ -43,7 +47,7 @@ impl UsageStatistics for SqliteStore {
         );
         Box::pin(self.readers.list(move |c| {
             let values = params![Id::from(tenant_id), Id::from(turn_id), Id::from(until)];
-            all(&mut *c.prepare_cached(&sql)?, values, turn_request)
+            all(&mut *c.prepare_cached(&sql)?, values, row::turn_request)
         }))
     }
 
@@ -92,47 +96,9 @@ fn sums_after(c: &Connection, query: &UsageQuery, rolled_up: Option<Date>) -> Re
         rolled_up.map(|day| day.to_string()).unwrap_or_default(),
     ];
     let sql = sums_sql(query.group_by, '?', ("substr(created_at, 1, 10)", "key"));
-    let mut rows = all(&mut *c.prepare_cached(&sql)?, values, sum)?;
+    let mut rows = all(&mut *c.prepare_cached(&sql)?, values, row::usage_sum)?;
     sort(&mut rows, query.group_by);
     Ok(rows)
-}
-
-fn sum(columns: &mut Columns<'_>) -> Result<UsageSum, StoreError> {
-    Ok(UsageSum {
-        key: Some(columns.text()?).filter(|key| !key.is_empty()),
-        calls: columns.int()?,
-        tokens_prompt: columns.int()?,
-        tokens_cached: columns.int()?,
-        tokens_completion: columns.int()?,
-        tokens_reasoning: columns.int()?,
-        tokens_total: columns.int()?,
-        cost_nano_usd: columns.int()?,
-        unpriced_calls: columns.int()?,
-        estimated_calls: columns.int()?,
-    })
-}
-
-fn turn_request(columns: &mut Columns<'_>) -> Result<TurnRequest, StoreError> {
-    let (call_id, tokens_reasoning, tokens_total) = (columns.id_or_null()?, columns.int()?, columns.int()?);
-    Ok(TurnRequest { call_id, tokens_reasoning, tokens_total, request: request(columns)? })
-}
-
-fn request(columns: &mut Columns<'_>) -> Result<UsageRequest, StoreError> {
-    Ok(UsageRequest {
-        id: columns.id()?,
-        request_id: columns.text_or_null()?,
-        at: columns.time()?,
-        took_ms: columns.int_or_null()?,
-        provider: columns.text()?,
-        model: columns.text()?,
-        operation: columns.text()?,
-        tool_name: columns.text_or_null()?,
-        tokens_prompt: columns.int()?,
-        tokens_cached: columns.int()?,
-        tokens_completion: columns.int()?,
-        estimated: columns.flag()?,
-        cost_nano_usd: columns.int_or_null()?,
-    })
 }
 
 const NEXT_DAY: &str = "SELECT substr(created_at, 1, 10) FROM api_usage WHERE tenant_id = ?1 AND created_at >= ?2 AND created_at < ?3 ORDER BY created_at LIMIT 1";

@@ -87,10 +87,14 @@ impl Writer {
         F: FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let task: Box<dyn Job> = Box::new(Task { work, result: None, reply, kind });
-        let sender = self.sender.as_ref().ok_or_else(stopped)?;
-        sender.send(task).await.map_err(|_| stopped())?;
+        self.enqueue(Box::new(Task { work, result: None, reply, kind })).await?;
         answer.await.map_err(|_| stopped())?
+    }
+
+    /// Apart from `send`, so that the program has this code once and not for every kind of work.
+    async fn enqueue(&self, task: Box<dyn Job>) -> Result<(), StoreError> {
+        let sender = self.sender.as_ref().ok_or_else(stopped)?;
+        sender.send(task).await.map_err(|_| stopped())
     }
 
     /// Whether a write failed on a full disk since the last [`Writer::disk_has_space`].
@@ -125,6 +129,15 @@ impl Drop for Writer {
         {
             tracing::error!("the writer thread ended by a panic");
         }
+    }
+}
+
+/// The error of each job whose transaction failed.
+fn shared_failure(failure: &StoreError) -> StoreError {
+    match failure {
+        StoreError::Full(reason) => StoreError::Full(reason.clone()),
+        StoreError::Replaced(name) => StoreError::Replaced(name.clone()),
+        reason => StoreError::Unavailable(reason.to_string()),
     }
 }
 
@@ -193,11 +206,8 @@ where
         let result = match (self.result, failure) {
             // A job that failed by itself keeps its own error.
             (Some(Err(error)), _) => Err(error),
-            (_, Some(StoreError::Full(reason))) => Err(StoreError::Full(reason.clone())),
-            (_, Some(StoreError::Replaced(name))) => Err(StoreError::Replaced(name.clone())),
-            (_, Some(reason)) => Err(StoreError::Unavailable(reason.to_string())),
             (Some(Ok(value)), None) => Ok(value),
-            (None, None) => Err(stopped()),
+            (_, failure) => Err(failure.map_or_else(stopped, shared_failure)),
         };
         // The caller may have dropped the future; the rows are stored in any case.
         let _ = self.reply.send(result);

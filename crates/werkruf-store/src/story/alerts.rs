@@ -7,8 +7,8 @@ use super::approvals::awaiting_approval;
 use super::world::to;
 use super::{Store, World};
 use crate::{
-    AlertKey, AlertRow, NewAlert, NewOutboxRow, Order, OutboxStatus, Page, PoisonTurn, Recipient, SendEnd, StoredConditions, TurnChange,
-    TurnWrite, WaitingApproval,
+    AlertKey, AlertRow, NewAlert, NewOutboxRow, Order, OutboxFilter, OutboxStatus, Page, PoisonTurn, Recipient, SendEnd, StoredConditions,
+    TurnChange, TurnWrite, WaitingApproval,
 };
 
 const PAGE: Page = Page::of(100, Order::OldestFirst);
@@ -38,7 +38,7 @@ impl<S: Store> World<S> {
     }
 
     async fn told_in(&self, tenant_id: Uuid) -> usize {
-        self.store.outbox(tenant_id, Some(OutboxStatus::Pending), PAGE).await.unwrap().len()
+        self.store.outbox(tenant_id, OutboxFilter::of_status(OutboxStatus::Pending), PAGE).await.unwrap().len()
     }
 }
 

@@ -6,7 +6,8 @@ use werkruf_contract::{ApprovalStatus, CallKind, CallStatus, Runner, TurnStatus}
 use super::world::{OWNER, Running, to};
 use super::{Store, World};
 use crate::{
-    ApprovalFilter, CallRow, CallStart, Decision, DecisionOutcome, IdOf, NewApproval, OutboxStatus, Page, Replacement, StoreError,
+    ApprovalFilter, CallRow, CallStart, Decision, DecisionOutcome, IdOf, NewApproval, OutboxFilter, OutboxStatus, Page, Replacement,
+    StoreError,
 };
 
 /// What the model had read before the call.
@@ -70,7 +71,7 @@ pub(crate) async fn a_turn_waits_for_an_approval_and_continues<S: Store>(mut wor
     let late = Decision { outbox: vec![unsaid.clone()], ..world.decision(ApprovalStatus::Denied) };
     let again = world.store.decide(tenant, approval.id, late).await.unwrap();
     assert_eq!(again, Some(DecisionOutcome::AlreadyDecided(row)), "a decision is final");
-    assert_eq!(world.store.outbox_row(tenant, unsaid.id).await.unwrap(), None, "what did not happen is not told");
+    assert_eq!(world.find(tenant, unsaid.id).await, None, "what did not happen is not told");
 
     let found = world.store.unfinished_turns(OWNER.to_owned()).await.unwrap();
     assert_eq!(found.iter().map(|turn| (turn.id, turn.status)).collect::<Vec<_>>(), [(running.turn, TurnStatus::AwaitingApproval)]);
@@ -154,7 +155,7 @@ pub(crate) async fn whoever_asked_cannot_approve<S: Store>(world: World<S>) {
     assert_eq!((row.decided_by.as_deref(), row.decided_key.as_deref()), (Some("2"), Some("key:2")));
     let late = decide("1", "key:1", ApprovalStatus::Approved, true).await;
     assert_eq!(late, DecisionOutcome::AlreadyDecided(row), "who comes too late learns the decision");
-    let told = world.store.outbox(tenant, None, Page::default()).await.unwrap();
+    let told = world.store.outbox(tenant, OutboxFilter::default(), Page::default()).await.unwrap();
     let bodies: Vec<&str> = told.iter().map(|row| row.body.as_str()).collect();
     assert!(matches!(bodies.as_slice(), [only] if only.contains("decided by 2")), "only the decision is told: {bodies:?}");
 

@@ -125,7 +125,7 @@ pub(crate) async fn budgets_of_tenants_are_separate<S: Tamper>(world: World<S>) 
     here.store.reserve(here.owner("1"), foreign, None, here.now).await.unwrap();
     let row = NewUsage { counted_in: vec![here.worst(&theirs, 1).counter], ..here.usage() };
     here.store.put_usage(here.owner("1"), row.clone(), here.now).await.unwrap();
-    here.store.cancel_reservation(there.tenant, here.id(), Some(row.id)).await.unwrap();
+    here.store.delete_usage(there.tenant, Some(row.id), Some(here.id())).await.unwrap();
     assert_eq!(there.uses().await, own(0, 1));
     assert_eq!(there.version().await, 1);
 }
@@ -185,7 +185,7 @@ pub(crate) async fn old_counters_are_deleted<S: Tamper>(world: World<S>) {
     let later = later.checked_add(SignedDuration::from_hours(48)).unwrap();
     world.store.delete_expired(later).await.unwrap();
     assert_eq!(world.uses().await, own(0, 1), "a request is in progress");
-    world.store.cancel_reservation(world.tenant, held.id, None).await.unwrap();
+    world.store.delete_usage(world.tenant, None, Some(held.id)).await.unwrap();
     world.store.delete_expired(later).await.unwrap();
     assert_eq!(world.uses().await, []);
     world.later(1);
@@ -283,7 +283,7 @@ pub(crate) async fn counters_equal_the_rows_after_any_changes<S: Tamper>(world: 
             }
             2 if !open.is_empty() => {
                 let InProgress { reservation, row, .. } = open.remove(random(open.len()));
-                world.store.cancel_reservation(world.tenant, reservation.id, row.map(|row| row.id)).await.unwrap();
+                world.store.delete_usage(world.tenant, row.map(|row| row.id), Some(reservation.id)).await.unwrap();
             }
             3 => _ = world.store.release_expired(world.now).await.unwrap(),
             4 | 5 if !open.is_empty() => {

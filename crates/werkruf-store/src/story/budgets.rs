@@ -318,12 +318,12 @@ pub(crate) async fn an_estimate_counts_at_once_and_is_replaced<S: Tamper>(world:
     assert_eq!(noon.store.reserve(noon.owner("1"), unsent.clone(), Some(row.clone()), noon.now).await.unwrap(), None);
     assert_eq!(noon.uses().await[0], (String::new(), 50, 15));
     for _ in 0..2 {
-        noon.store.cancel_reservation(noon.tenant, unsent.id, Some(row.id)).await.unwrap();
+        noon.store.delete_usage(noon.tenant, Some(row.id), Some(unsent.id)).await.unwrap();
         assert_eq!(noon.uses().await, [(String::new(), 45, 0), one_call.clone()]);
     }
     noon.store.put_usage(noon.owner("1"), NewUsage { reservation: None, ..row.clone() }, noon.now).await.unwrap();
     assert_eq!(noon.uses().await[0], (String::new(), 50, 0));
-    noon.store.delete_usage(noon.tenant, row.id).await.unwrap();
+    noon.store.delete_usage(noon.tenant, Some(row.id), None).await.unwrap();
     assert_eq!(noon.uses().await, [(String::new(), 45, 0), one_call]);
     assert_sound(&noon).await;
 }

@@ -3,8 +3,9 @@
 use serde_json::json;
 use werkruf_contract::Uuid;
 
+use super::Store;
 use super::world::World;
-use crate::{CallFilter, ConversationRef, ListRow, MessageRow, NewHistory, NewMessage, OpenTurn, Order, Page, Store};
+use crate::{CallFilter, ConversationFilter, ConversationRef, ListRow, MessageRow, NewHistory, NewMessage, OpenTurn, Order, Page};
 
 pub(crate) async fn a_page_ends_before_it_is_too_large<S: Store>(world: World<S>) {
     let id = world.id();
@@ -61,7 +62,7 @@ pub(crate) async fn a_turn_says_when_its_conversation_was_used<S: Store>(mut wor
     assert_eq!(updated_at(&world, first.conversation).await, at, "the last message");
     let used = async |world: &World<S>, after, limit| {
         let page = Page { after, ..Page::of(limit, Order::OldestFirst) };
-        let rows = world.store.conversations_by_use(world.tenant, Some("1".to_owned()), page).await.unwrap();
+        let rows = world.store.conversations(world.tenant, last_used("1"), page).await.unwrap();
         rows.iter().map(|row| row.id).collect::<Vec<_>>()
     };
     assert_eq!(used(&world, None, 1).await, [first.conversation]);
@@ -73,7 +74,7 @@ pub(crate) async fn a_turn_says_when_its_conversation_was_used<S: Store>(mut wor
     assert_eq!(updated_at(&world, second.conversation).await, at, "a message that waits for its turn");
     assert_eq!(used(&world, None, 9).await, [second.conversation, first.conversation]);
     assert!(used(&world, Some(world.id()), 9).await.is_empty());
-    let others = world.store.conversations_by_use(world.tenant, Some("2".to_owned()), Page::default()).await.unwrap();
+    let others = world.store.conversations(world.tenant, last_used("2"), Page::default()).await.unwrap();
     assert_eq!(others, []);
     world.later(-60_000);
     world.complete(&second).await;
@@ -85,9 +86,13 @@ pub(crate) async fn a_list_of_conversations_has_no_states<S: Store>(world: World
     let patch = werkruf_contract::State::from_iter([("a".to_owned(), json!(1))]);
     world.store.patch_state(world.tenant, ids[0], patch.clone(), 1000, world.now).await.unwrap();
     let small = Page { max_bytes: 1, ..Page::default() };
-    let rows = world.store.conversations(world.tenant, None, small).await.unwrap();
+    let rows = world.store.conversations(world.tenant, ConversationFilter::default(), small).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), ids[..1]);
     assert!(small.is_full(&rows) && rows[0].state.is_empty());
     assert_eq!(world.store.conversation(world.tenant, ids[0]).await.unwrap().unwrap().state, patch);
-    assert_eq!(world.store.conversations(world.tenant, None, Page::default()).await.unwrap().len(), 3);
+    assert_eq!(world.store.conversations(world.tenant, ConversationFilter::default(), Page::default()).await.unwrap().len(), 3);
+}
+
+fn last_used(user_id: &str) -> ConversationFilter {
+    ConversationFilter { last_used_first: true, ..ConversationFilter::of(user_id) }
 }

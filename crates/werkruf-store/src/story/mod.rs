@@ -13,8 +13,8 @@ mod client_requests;
 mod closer;
 mod connections;
 mod console;
-mod credentials;
 mod diagnosis;
+mod keys;
 mod lists;
 mod manage_people;
 mod outbox;
@@ -33,7 +33,6 @@ mod usage;
 mod usage_statistics;
 mod world;
 
-pub(crate) use crate::Store;
 pub(crate) use addresses::*;
 pub(crate) use alerts::*;
 pub(crate) use approvals::*;
@@ -45,8 +44,8 @@ pub(crate) use client_requests::*;
 pub(crate) use closer::TestCloser;
 pub(crate) use connections::*;
 pub(crate) use console::*;
-pub(crate) use credentials::*;
 pub(crate) use diagnosis::*;
+pub(crate) use keys::*;
 pub(crate) use lists::*;
 pub(crate) use manage_people::*;
 pub(crate) use outbox::*;
@@ -64,6 +63,17 @@ pub(crate) use turns::*;
 pub(crate) use usage::*;
 pub(crate) use usage_statistics::*;
 pub(crate) use world::{Running, World, event, to};
+
+use crate::{AdministrationStore, ChannelStore, ClientStore, ConsoleStore, IdentityStore, MonitoringStore};
+
+/// Every trait of a database.
+pub(crate) trait Store:
+    crate::Store + ConsoleStore + ClientStore + MonitoringStore + AdministrationStore + IdentityStore + ChannelStore
+{
+}
+
+impl<S> Store for S where S: crate::Store + ConsoleStore + ClientStore + MonitoringStore + AdministrationStore + IdentityStore + ChannelStore
+{}
 
 /// Defines one test for each shared test function, each on its own store.
 macro_rules! tell {
@@ -118,6 +128,7 @@ macro_rules! tell {
             old_messages_are_deleted_in_whole_turns,
             a_turn_that_ended_after_later_turns_keeps_them,
             unfinished_work_is_not_deleted,
+            only_a_message_after_an_unknown_outcome_settles_it,
             calls_are_deleted_with_their_rows,
             an_empty_conversation_is_deleted_and_usage_rows_stay,
             a_long_conversation_is_swept_in_batches,

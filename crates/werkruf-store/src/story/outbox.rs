@@ -7,12 +7,13 @@ use jiff::Timestamp;
 use tokio::task::JoinSet;
 use werkruf_contract::Uuid;
 
+use super::Store;
 use super::outbox_world::{dead, died, failed, is, sent};
 use super::world::World;
 use crate::{
-    ATTEMPTS_EXHAUSTED, Author, Claimed, ConversationRef, DeliveryReport, EARLIER_PART_DEAD, NewContact, NewOutboxRow, Notice,
-    OUTCOME_UNKNOWN, Opened, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement, Store, Sweep,
-    Sweepable,
+    ATTEMPTS_EXHAUSTED, Account, Author, Claimed, ConversationFilter, ConversationRef, DeliveryReport, EARLIER_PART_DEAD, NewContact,
+    NewOutboxRow, Notice, OUTCOME_UNKNOWN, Opened, OutboxFilter, OutboxRow, OutboxStatus, Page, RecordedInbound, ReportedStatus, Resend,
+    SendEnd, Settlement, Sweep, Sweepable,
 };
 
 pub(crate) async fn a_turn_writes_its_rows_with_parts(world: World<impl Store>) {
@@ -33,7 +34,7 @@ pub(crate) async fn a_turn_writes_its_rows_with_parts(world: World<impl Store>) 
     let ids: Vec<Uuid> = std::iter::once(first).chain(write.outbox.iter().map(|row| row.id)).collect();
     world.store.write(write).await.unwrap();
     world.complete(&running).await;
-    let rows = world.store.outbox(world.tenant, None, Page::default()).await.unwrap();
+    let rows = world.store.outbox(world.tenant, OutboxFilter::default(), Page::default()).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
     assert_eq!(rows.iter().map(|row| row.part).collect::<Vec<_>>(), [1, 2, 1, 1, 3, 4]);
     assert_eq!((rows[5].status, rows[5].error_code.as_deref()), (OutboxStatus::Dead, Some("stale_inbound")));
@@ -61,13 +62,14 @@ pub(crate) async fn a_turn_writes_its_rows_with_parts(world: World<impl Store>) 
     assert_eq!(rows[0], expected);
     assert_eq!(rows[0].next_at.as_millisecond(), world.now.as_millisecond());
     let approval = button.approval_id.unwrap();
-    let of_approval = world.store.approval_rows(world.tenant, approval).await.unwrap();
-    assert_eq!(of_approval.iter().map(|row| row.id).collect::<Vec<_>>(), [button.id]);
-    let found = world.store.approval_row(world.tenant, approval, "1".to_owned()).await.unwrap();
-    assert_eq!(found.map(|row| row.id), Some(button.id));
-    assert_eq!(world.store.approval_row(world.tenant, approval, "2".to_owned()).await.unwrap(), None);
-    assert_eq!(world.store.outbox_row(world.id(), first).await.unwrap(), None, "another tenant");
-    let only_dead = world.store.outbox(world.tenant, Some(OutboxStatus::Dead), Page::default()).await.unwrap();
+    let buttons = async |user_id: Option<&str>| {
+        let filter = OutboxFilter { user_id: user_id.map(str::to_owned), ..OutboxFilter::of_approval(approval) };
+        let rows = world.store.outbox(world.tenant, filter, Page::default()).await.unwrap();
+        rows.iter().map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!((buttons(None).await, buttons(Some("1")).await, buttons(Some("2")).await), (vec![button.id], vec![button.id], vec![]));
+    assert_eq!(world.find(world.id(), first).await, None, "another tenant");
+    let only_dead = world.store.outbox(world.tenant, OutboxFilter::of_status(OutboxStatus::Dead), Page::default()).await.unwrap();
     assert_eq!(only_dead.len(), 1);
 
     // A canceled turn writes its rows too.
@@ -278,8 +280,9 @@ pub(crate) async fn a_failed_report_kills_or_sends_again(mut world: World<impl S
     world.later(1);
     let template = r#"{"type":"template","name":"hello"}"#;
     let sent_as = async |account: &str, wamid: &str| {
-        let found = world.store.outbox_row_sent_as(world.tenant, "whatsapp".to_owned(), account.to_owned(), wamid.to_owned()).await;
-        found.unwrap().map(|row| row.id)
+        let account = Account { channel: "whatsapp".to_owned(), account: account.to_owned() };
+        let filter = OutboxFilter { sent_as: Some((account, wamid.to_owned())), ..OutboxFilter::default() };
+        world.store.outbox(world.tenant, filter, Page::default()).await.unwrap().pop().map(|row| row.id)
     };
     assert_eq!([sent_as("100", "w1").await, sent_as("200", "w1").await, sent_as("100", "w0").await], [Some(ids[0]), None, None]);
     let resend = Resend { body: template.to_owned(), at: world.in_s(30) };
@@ -316,7 +319,7 @@ pub(crate) async fn an_item_without_a_turn_is_recorded_once(mut world: World<imp
         let (id, now) = (row.id, world.in_s(seconds));
         let inbound = RecordedInbound { now, ..world.inbound(key, vec![row], Some(notice(since))) };
         let recorded = world.store.record_inbound(inbound).await.unwrap();
-        written.push((recorded, world.store.outbox_row(world.tenant, id).await.unwrap().is_some()));
+        written.push((recorded, world.find(world.tenant, id).await.is_some()));
     }
     let expected = [(true, true), (false, false), (true, false), (true, false), (true, false), (true, true)];
     assert_eq!(written, expected, "the same message once, and one notice in 90 s");
@@ -349,7 +352,7 @@ pub(crate) async fn two_first_messages_at_once_get_one_conversation(world: World
     assert_eq!(found.len(), 1, "one conversation");
     let conversation = world.store.conversation(world.tenant, found[0]).await.unwrap().unwrap();
     assert_eq!((conversation.user_id.as_str(), conversation.channel.as_str(), conversation.title.as_str()), ("1", "whatsapp", "Hello"));
-    assert_eq!(world.store.conversations(world.tenant, None, Page::default()).await.unwrap().len(), 1);
+    assert_eq!(world.store.conversations(world.tenant, ConversationFilter::default(), Page::default()).await.unwrap().len(), 1);
 
     // The newest address counts, and the newest message.
     let earlier = NewContact { inbound_at: world.in_s(-3600), ..world.contact("1", "49171") };
@@ -367,7 +370,7 @@ pub(crate) async fn two_first_messages_at_once_get_one_conversation(world: World
     row.conversation_id = Some(found[0]);
     let id = world.send(vec![row]).await[0];
     assert!(world.store.delete_conversation(world.tenant, found[0]).await.unwrap());
-    assert_eq!(world.store.outbox_row(world.tenant, id).await.unwrap(), None);
+    assert_eq!(world.find(world.tenant, id).await, None);
     assert_eq!(of(&["1"]).await.unwrap()[0].conversation_id, None);
     assert_eq!((world.claimed().await, world.next_due().await), (Vec::new(), None), "its lane is gone too");
     let new = world.contact("1", "49171");
@@ -391,6 +394,6 @@ pub(crate) async fn old_rows_of_the_outbox_are_deleted(mut world: World<impl Sto
     let sweep = Sweep { rows: Sweepable::Outbox, before: world.now, now: world.now, dry_run: true };
     assert_eq!(world.store.sweep(sweep, None).await.unwrap().rows, 2);
     assert_eq!(world.store.sweep(Sweep { dry_run: false, ..sweep }, None).await.unwrap().rows, 2);
-    let kept = world.store.outbox(world.tenant, None, Page::default()).await.unwrap();
+    let kept = world.store.outbox(world.tenant, OutboxFilter::default(), Page::default()).await.unwrap();
     assert_eq!(kept.iter().map(|row| row.id).collect::<Vec<_>>(), [ids[2], young]);
 }

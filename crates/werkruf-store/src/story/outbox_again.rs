@@ -2,11 +2,10 @@
 
 use werkruf_contract::Uuid;
 
+use super::Store;
 use super::outbox_world::{dead, died, failed, is, sent};
 use super::world::World;
-use crate::{
-    Account, Author, Claim, Claimed, EARLIER_PART_DEAD, OUTCOME_UNKNOWN, OutboxStatus, ReportedStatus, SendEnd, Settlement, Store,
-};
+use crate::{Account, Author, Claim, Claimed, EARLIER_PART_DEAD, OUTCOME_UNKNOWN, OutboxStatus, ReportedStatus, SendEnd, Settlement};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -132,7 +131,7 @@ pub(crate) async fn arrived_notifications_expire(mut world: World<impl Store>) {
     assert_eq!(world.stored(id).await.status, OutboxStatus::Sent);
     world.later(1);
     world.store.delete_expired(world.now).await.unwrap();
-    assert_eq!(world.store.outbox_row(world.tenant, id).await.unwrap(), None);
+    assert_eq!(world.find(world.tenant, id).await, None);
 }
 
 /// The parts of one turn.

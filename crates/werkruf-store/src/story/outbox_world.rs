@@ -3,10 +3,11 @@
 use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::Uuid;
 
+use super::Store;
 use super::world::World;
 use crate::{
-    Account, Author, Claim, Claimed, DeliveryReport, InboxEntry, NewContact, NewOutboxRow, Notice, OutboxRow, OutboxStatus, Recipient,
-    RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement, Store,
+    Account, Author, Claim, Claimed, DeliveryReport, InboxEntry, NewContact, NewOutboxRow, Notice, OutboxFilter, OutboxRow, OutboxStatus,
+    Page, Recipient, RecordedInbound, ReportedStatus, Resend, SendEnd, Settlement,
 };
 
 const LANE: &str = "whatsapp:100:49170";
@@ -94,7 +95,11 @@ impl<S: Store> World<S> {
     }
 
     pub(crate) async fn stored(&self, id: Uuid) -> OutboxRow {
-        self.store.outbox_row(self.tenant, id).await.unwrap().unwrap()
+        self.find(self.tenant, id).await.unwrap()
+    }
+
+    pub(crate) async fn find(&self, tenant_id: Uuid, id: Uuid) -> Option<OutboxRow> {
+        self.store.outbox(tenant_id, OutboxFilter::of_id(id), Page::default()).await.unwrap().pop()
     }
 
     pub(super) async fn statuses(&self, ids: &[Uuid]) -> Vec<(OutboxStatus, Option<String>)> {

@@ -6,7 +6,8 @@ use werkruf_contract::{CallStatus, Effect, TurnStatus, Uuid};
 use super::world::{OWNER, Running, to};
 use super::{Store, World};
 use crate::{
-    CallFilter, CallRetry, CallRow, ConversationRef, NewApproval, OpenTurn, Opened, Page, Summary, Sweep, Sweepable, Swept, TurnKind,
+    CallFilter, CallRetry, CallRow, ConversationRef, NewApproval, OpenTurn, Opened, Page, RequestsOf, Summary, Sweep, Sweepable, Swept,
+    TurnKind,
 };
 
 impl<S: Store> World<S> {
@@ -181,6 +182,42 @@ pub(crate) async fn unfinished_work_is_not_deleted<S: Store>(mut world: World<S>
     assert_eq!(world.remaining(running.conversation).await, roles(1, &["user", "assistant", "tool", "assistant"]));
 }
 
+/// All of it happens in one millisecond, so only the order of the events says what was sent before the outcome was known.
+pub(crate) async fn only_a_message_after_an_unknown_outcome_settles_it<S: Store>(mut world: World<S>) {
+    let running = world.talk().await;
+    let mut call = world.call(&running, 0);
+    call.effect = Effect::Once;
+    world.act(&running, std::slice::from_ref(&call)).await;
+    let mut write = world.to_write(&running);
+    write.ends = vec![world.unknown_end(&call)];
+    world.store.write(write).await.unwrap();
+    let queued = world.opening(ConversationRef::Existing { id: running.conversation, any_user: false }, "and then?");
+    let queued = OpenTurn { start: false, ..queued };
+    let turn = queued.turn_id;
+    world.store.open_turn(queued).await.unwrap();
+    world.complete(&running).await;
+    let fence = world.store.start_turn(world.tenant, turn, OWNER, world.now).await.unwrap();
+    world.complete(&Running { fence, turn, ..running.clone() }).await;
+    let settled = async |world: &World<S>| {
+        let found = world.store.reusable_call(world.tenant, Some(running.conversation), "key".to_owned()).await.unwrap();
+        found.unwrap().message_since
+    };
+
+    let ended = world.now;
+    let before = world.later(1_000);
+    for rows in [Sweepable::Messages, Sweepable::Calls] {
+        assert_eq!(world.swept(rows, before).await, (0, 0), "{rows:?}: the message was sent before the outcome was known");
+    }
+    assert!(!settled(&world).await);
+    world.now = ended;
+    let later = world.next_turn(running.conversation, "it did").await;
+    world.complete(&later).await;
+    assert!(settled(&world).await);
+    world.later(1_000);
+    assert_eq!(world.swept(Sweepable::Messages, before).await, (7, 0));
+    assert_eq!(world.swept(Sweepable::Calls, before).await, (1, 0));
+}
+
 pub(crate) async fn calls_are_deleted_with_their_rows<S: Store>(mut world: World<S>) {
     let inside = world.talk().await;
     let mut call = world.call(&inside, 0);
@@ -250,11 +287,11 @@ pub(crate) async fn an_empty_conversation_is_deleted_and_usage_rows_stay<S: Stor
     assert!(!world.has_turn(old.turn).await);
     assert_eq!(world.sweep(Sweepable::Events, before, true).await.0, 0, "its events were deleted with it");
     assert_eq!(world.store.first_event(world.tenant, old.conversation).await.unwrap(), 1);
-    assert_eq!(world.store.turn_usage(world.tenant, old.turn).await.unwrap().model_calls, 2);
+    assert_eq!(world.store.turn_usage(world.tenant, old.turn, RequestsOf::Turn).await.unwrap().model_calls, 2);
 
     assert_eq!(world.swept(Sweepable::Usage, before).await, (2, 0), "the usage rows of an unfinished turn stay");
-    assert_eq!(world.store.turn_usage(world.tenant, old.turn).await.unwrap().model_calls, 0);
-    assert_eq!(world.store.turn_usage(world.tenant, open.turn).await.unwrap().model_calls, 1);
+    assert_eq!(world.store.turn_usage(world.tenant, old.turn, RequestsOf::Turn).await.unwrap().model_calls, 0);
+    assert_eq!(world.store.turn_usage(world.tenant, open.turn, RequestsOf::Turn).await.unwrap().model_calls, 1);
     world.complete(&open).await;
     let before = world.later(1_000);
     assert_eq!(world.swept(Sweepable::Usage, before).await, (2, 0));

@@ -4,7 +4,7 @@ use werkruf_contract::{CallStatus, Effect};
 
 use super::world::{OWNER, Running};
 use super::{Store, World};
-use crate::{CallFilter, ConversationRef, IdOf, OpenTurn, Opened, Order, Page, TurnKind};
+use crate::{CallFilter, ConversationFilter, ConversationRef, IdOf, OpenTurn, Opened, Order, Page, TurnKind};
 
 pub(crate) async fn a_result_is_reusable_until_a_later_effect<S: Store>(mut world: World<S>) {
     let running = world.talk().await;
@@ -159,7 +159,7 @@ pub(crate) async fn lists_page_by_id_both_ways<S: Store>(world: World<S>) {
     assert_eq!(list(mine.clone(), Page::default()).await, ids);
     assert!(list(CallFilter { user_id: Some("2".to_owned()), ..mine.clone() }, Page::default()).await.is_empty());
     assert!(list(CallFilter { tool: Some("other".to_owned()), ..mine }, Page::default()).await.is_empty());
-    let of = async |user: &str| world.store.conversations(world.tenant, Some(user.to_owned()), Page::default()).await.unwrap().len();
+    let of = async |user: &str| world.store.conversations(world.tenant, ConversationFilter::of(user), Page::default()).await.unwrap().len();
     assert_eq!((of("1").await, of("2").await), (1, 0));
 }
 

@@ -77,7 +77,7 @@ pub(crate) async fn a_read_of_events_is_bounded_by_rows_and_bytes<S: Store>(worl
     write.events = (0..9).map(|_| NewEvent { kind: EventType::ToolStarted, data: format!("\"{}\"", "x".repeat(98)) }).collect();
     world.store.write(write).await.unwrap();
     let bite = async |after, rows, bytes| {
-        let found = world.store.read_events(world.tenant, running.conversation, after, ReadLimit { rows, bytes }).await.unwrap();
+        let found = world.store.events(world.tenant, running.conversation, None, after, ReadLimit { rows, bytes }).await.unwrap();
         found.iter().map(|event| event.seq).collect::<Vec<_>>()
     };
     assert_eq!(bite(0, 4, usize::MAX).await, [1, 2, 3, 4]);
@@ -85,7 +85,7 @@ pub(crate) async fn a_read_of_events_is_bounded_by_rows_and_bytes<S: Store>(worl
     assert_eq!(bite(4, 9, 0).await, [5], "never nothing while there is something");
     assert_eq!(bite(8, 9, usize::MAX).await, [9, 10]);
     assert_eq!(bite(10, 9, usize::MAX).await, [0_i64; 0]);
-    let foreign = world.store.read_events(world.id(), running.conversation, 0, ReadLimit { rows: 9, bytes: 9 }).await.unwrap();
+    let foreign = world.store.events(world.id(), running.conversation, None, 0, ReadLimit { rows: 9, bytes: 9 }).await.unwrap();
     assert_eq!(foreign, []);
 }
 

@@ -5,7 +5,10 @@ use werkruf_contract::{CallStatus, EventType, TurnStatus};
 
 use super::world::{OWNER, Running, event, state, to};
 use super::{Store, World};
-use crate::{CallFilter, CallRetry, CallRow, CallStart, ConversationRef, OpenTurn, Opened, Order, Page, StoreError, TurnKind};
+use crate::{
+    CallFilter, CallRetry, CallRow, CallStart, ConversationFilter, ConversationRef, OpenTurn, Opened, Order, Page, ReadLimit, StoreError,
+    TurnKind,
+};
 
 pub(crate) async fn a_turn_is_stored_in_four_commits<S: Store>(mut world: World<S>) {
     let running = world.talk().await;
@@ -32,7 +35,7 @@ pub(crate) async fn a_turn_is_stored_in_four_commits<S: Store>(mut world: World<
     let turn = world.store.turn(world.tenant, running.turn).await.unwrap().unwrap();
     assert_eq!((turn.status, turn.step, turn.message.as_deref()), (TurnStatus::Completed, 2, Some("done")));
     assert_eq!((turn.finished_at, turn.kind.as_str(), turn.cancel_requested), (Some(world.now), "chat", false));
-    let events = world.store.events(world.tenant, running.conversation, Some(running.turn), 1, 2).await.unwrap();
+    let events = world.store.events(world.tenant, running.conversation, Some(running.turn), 1, ReadLimit::rows(2)).await.unwrap();
     assert_eq!(events.iter().map(|e| (e.seq, e.kind)).collect::<Vec<_>>(), [(2, EventType::ToolStarted), (3, EventType::ToolFinished)]);
     let row = world.store.conversation(world.tenant, running.conversation).await.unwrap().unwrap();
     assert_eq!((row.user_id.as_str(), row.channel.as_str(), row.assistant.as_str(), row.title.as_str()), ("1", "web", "default", "Hello"));
@@ -129,7 +132,7 @@ pub(crate) async fn the_inbox_recognizes_a_second_copy<S: Store>(mut world: Worl
     assert_eq!(second, Opened::Duplicate { turn_id: running.turn, same_body: true });
     let other = world.store.open_turn(copy(&world, "other")).await.unwrap();
     assert_eq!(other, Opened::Duplicate { turn_id: running.turn, same_body: false });
-    let all = world.store.conversations(world.tenant, None, Page::default()).await.unwrap();
+    let all = world.store.conversations(world.tenant, ConversationFilter::default(), Page::default()).await.unwrap();
     assert_eq!(all.len(), 1, "a duplicate writes nothing");
 
     world.later(24 * 3_600_000);
@@ -166,7 +169,7 @@ pub(crate) async fn a_fenced_write_changes_nothing<S: Store>(world: World<S>) {
     write.turn = Some(to(TurnStatus::Completed));
     assert!(matches!(world.store.write(write).await, Err(StoreError::Fenced)));
     assert_eq!(world.store.history(world.tenant, running.conversation).await.unwrap().len(), 1);
-    assert_eq!(world.store.events(world.tenant, running.conversation, None, 0, 10).await.unwrap().len(), 1);
+    assert_eq!(world.store.events(world.tenant, running.conversation, None, 0, ReadLimit::rows(10)).await.unwrap().len(), 1);
     assert_eq!(world.store.turn(world.tenant, running.turn).await.unwrap().unwrap().status, TurnStatus::Planning);
     assert_eq!(world.complete(&running).await.event_seqs, [2], "no number was allocated");
     let after = world.to_write(&running);
@@ -270,7 +273,7 @@ pub(crate) async fn many_turns_write_at_once<S: Store>(world: World<S>) {
             // A read after the write's future resolved sees the write.
             let history = world.store.history(world.tenant, running.conversation).await.unwrap();
             assert_eq!(history.iter().filter_map(|m| m.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
-            let events = world.store.events(world.tenant, running.conversation, None, 0, 100).await.unwrap();
+            let events = world.store.events(world.tenant, running.conversation, None, 0, ReadLimit::rows(100)).await.unwrap();
             assert_eq!(events.iter().map(|e| e.seq).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 8]);
         });
     }
@@ -308,7 +311,7 @@ pub(crate) async fn a_conversation_is_deleted_with_all_its_rows<S: Store>(world:
     assert_eq!(world.store.messages(world.tenant, running.conversation, Page::default()).await.unwrap(), []);
     assert_eq!(world.store.turn(world.tenant, running.turn).await.unwrap(), None);
     assert_eq!(world.store.call(world.tenant, call.id).await.unwrap(), None);
-    assert_eq!(world.store.events(world.tenant, running.conversation, None, 0, 10).await.unwrap(), []);
+    assert_eq!(world.store.events(world.tenant, running.conversation, None, 0, ReadLimit::rows(10)).await.unwrap(), []);
     let mut again = world.opening(world.new_conversation(), "secret");
     again.inbox = Some(world.inbox("k", "body"));
     world.begin(again).await;
@@ -332,7 +335,7 @@ pub(crate) async fn a_turn_needs_no_conversation<S: Store>(world: World<S>) {
     write.turn = Some(to(TurnStatus::Completed));
     let written = world.store.write(write).await.unwrap();
     assert_eq!((written.event_seqs, written.state), (vec![2], None));
-    assert_eq!(world.store.events(world.tenant, running.turn, None, 0, 10).await.unwrap().len(), 2);
+    assert_eq!(world.store.events(world.tenant, running.turn, None, 0, ReadLimit::rows(10)).await.unwrap().len(), 2);
 }
 
 fn fence_of<S: Store>(world: &World<S>) -> crate::Fence {

@@ -6,10 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use werkruf_contract::{ApprovalStatus, CallStatus, Clock, EventType, State, TurnStatus, Uuid};
 
-use super::TestCloser;
+use super::{Store, TestCloser};
 use crate::{
     Author, CallEnd, CallRow, ConversationRef, Decision, Fence, InboxEntry, NewCall, NewEvent, NewMessage, NewUsage, OpenTurn, Opened,
-    Store, TurnCancellation, TurnChange, TurnWrite, Written,
+    TurnCancellation, TurnChange, TurnWrite, Written,
 };
 
 pub(crate) struct World<S> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use http::HeaderMap;
 use jiff::{SignedDuration, Timestamp};
 use reqwest::Url;
-use rmcp::model::{CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
+use rmcp::RoleClient;
+use rmcp::model::{CallToolRequestParams, CallToolResponse, ProtocolVersion};
 use rmcp::service::{ClientCacheConfig, ClientLifecycleMode, Peer, RunningService, serve_client_with_lifecycle};
 use rmcp::transport::streamable_http_client::{StreamableHttpClientTransport, StreamableHttpClientTransportConfig};
-use rmcp::{ClientHandler, RoleClient};
 use secrecy::SecretString;
 use tokio::sync::Notify;
 use werkruf_contract::{ErrorCode, Failure, Invocation, Principal, Uuid};
@@ -21,6 +21,7 @@ use super::config::McpServerConfig;
 use super::http_client::BoundedHttp;
 use super::oauth::{AccountToken, ConnectFault, ConnectionState, Connector, FaultKind, LoginAnswer};
 use super::result;
+use super::session::Listener;
 
 /// Open connections of a server at most; the one that was used longest ago is closed.
 const MOST_OPEN: usize = 256;
@@ -29,16 +30,7 @@ const IDLE: SignedDuration = SignedDuration::from_mins(5);
 /// The time for opening a connection.
 const OPEN: Duration = Duration::from_secs(30);
 
-/// It offers the server nothing: no sampling, no input, no folders.
-pub(super) struct Quiet;
-
-impl ClientHandler for Quiet {
-    fn get_info(&self) -> ClientConfig {
-        ClientConfig::new(ClientCapabilities::default(), Implementation::new("werkruf", env!("CARGO_PKG_VERSION")))
-    }
-}
-
-pub(super) type Service = RunningService<RoleClient, Quiet>;
+pub(super) type Service = RunningService<RoleClient, Listener>;
 
 /// The connection of one person with one account: a person who connects again gets another one, so that no session has tokens of two accounts.
 struct Personal {
@@ -256,7 +248,7 @@ impl PersonalServer {
             .max_concurrent_requests(self.config.concurrency.saturating_add(2));
         let transport = StreamableHttpClientTransport::with_client(http.with_bearer(Arc::clone(bearer)), options);
         let lifecycle = ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::V_2026_07_28], legacy_version: None };
-        let opening = serve_client_with_lifecycle(Quiet, transport, lifecycle);
+        let opening = serve_client_with_lifecycle(Listener::default(), transport, lifecycle);
         let service = tokio::time::timeout(OPEN, opening).await.map_err(|_| "it did not answer in time".to_owned())?;
         let service = service.map_err(|error| error.to_string())?;
         // The SDK would keep lists for as long as the server says.

@@ -58,7 +58,8 @@ pub(super) struct Session {
 }
 
 /// Hears that the list of tools changed. It offers the server nothing: no sampling, no input, no folders.
-struct Listener {
+#[derive(Default)]
+pub(super) struct Listener {
     listed: Arc<Notify>,
 }
 

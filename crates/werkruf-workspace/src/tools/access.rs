@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::store::{RowScope, Target, Workspace};
+use crate::texts::TEXTS;
 use jiff::civil::Date;
 use werkruf_contract::{Clock, Effect, ErrorCode, Failure, Invocation, Need, Scope, ToolSpec};
 use werkruf_store::StoreError;
@@ -90,5 +91,6 @@ pub(super) fn spec(name: &'static str, description: &'static str, need: Option<&
     spec.permission = need.and_then(Need::parse);
     spec.timeout = Some(Duration::from_secs(5));
     spec.attempts = 2;
+    spec.texts = Some(&TEXTS);
     spec
 }

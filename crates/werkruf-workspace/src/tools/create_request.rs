@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use crate::store::RequestDraft;
+use crate::texts::TEXTS;
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,7 +78,7 @@ impl Tool for CreateRequest {
             let message = "responsibleId is not the id of a user. Leave it out, or ask who is to do it.";
             return Err(Failure::validation(ErrorCode::InvalidArguments, message));
         };
-        let texts = invocation.texts();
+        let texts = invocation.texts().with(&TEXTS);
         let message = texts.text("request-created", &[("id", row.id.to_string().into()), ("title", row.title.clone().into())]);
         let mut reply = Reply::new(Created { item: row.into(), message: message.clone() });
         reply.message = Some(message);

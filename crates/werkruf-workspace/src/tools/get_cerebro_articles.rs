@@ -1,6 +1,7 @@
 //! `get_cerebro_articles`: finds articles by words and tags, among those of the caller's branch and those without a branch.
 
 use crate::store::{ArticleQuery, ArticleRow, Listing};
+use crate::texts::TEXTS;
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -67,7 +68,7 @@ impl Tool for GetCerebroArticles {
         let tags = args.tags.unwrap_or_default();
         let query = ArticleQuery { row_scope, search: search.clone(), tags: tags.clone(), limit: u32::try_from(limit).unwrap_or(1) };
         let found = self.0.workspace.articles(invocation.principal.tenant_id, query).await.map_err(|error| failed(&error))?;
-        let message = message(&invocation.texts(), search.as_deref(), &tags, &found);
+        let message = message(&invocation.texts().with(&TEXTS), search.as_deref(), &tags, &found);
         let truncated = found.truncated;
         let items: Vec<Article> = found.rows.into_iter().map(article).collect();
         let mut reply = Reply::new(Articles { count: items.len(), items, truncated, message: message.clone() });

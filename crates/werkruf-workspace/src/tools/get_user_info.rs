@@ -1,6 +1,7 @@
 //! `get_user_info`: the caller's own profile, or that of a user within the caller's permission scope.
 
 use crate::store::{PersonRow, Target};
+use crate::texts::TEXTS;
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -51,7 +52,7 @@ impl Tool for GetPerson {
         let row_scope = self.0.row_scope(&invocation, grant, owner).await?;
         let target = row_scope.target;
         let found = self.0.workspace.person(invocation.principal.tenant_id, row_scope).await.map_err(|error| failed(&error))?;
-        let texts = invocation.texts();
+        let texts = invocation.texts().with(&TEXTS);
         let Some(row) = found else {
             return Err(match target {
                 Target::User(_) => Failure::validation(ErrorCode::UnknownUser, texts.text("call-unknown_user", &[])),

@@ -1,6 +1,7 @@
 //! `get_worktime`: working time on a day or in a range of days. Without a date: today, and whether a period is still running.
 
 use crate::store::{Target, WorktimeQuery};
+use crate::texts::TEXTS;
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,7 @@ impl Tool for GetWorktime {
     }
 
     async fn call(&self, args: Args, invocation: Invocation) -> Result<Reply<Worktime>, Failure> {
-        let (now, zone, texts) = (self.0.clock.now(), invocation.time_zone(), invocation.texts());
+        let (now, zone, texts) = (self.0.clock.now(), invocation.time_zone(), invocation.texts().with(&TEXTS));
         let days = days(&args, now.to_zoned(zone.clone()).date())?;
         let owner = OwnerFilter { user_id: args.user_id, branch_id: args.branch_id };
         let row_scope = self.0.row_scope(&invocation, invocation.grant, owner).await?;

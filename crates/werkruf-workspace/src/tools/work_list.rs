@@ -1,6 +1,7 @@
 //! What `get_requests` and `get_todos` share: the same filters, rows and results.
 
 use crate::store::{DateSpan, Listing, Target, WorkQuery, WorkRow};
+use crate::texts::TEXTS;
 use jiff::civil::Date;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,7 +109,7 @@ pub(super) async fn list<S: WorkStatus>(
         Table::Todos => access.workspace.tasks(tenant_id, query).await,
     }
     .map_err(|error| failed(&error))?;
-    let message = message(&invocation.texts(), table, status, days, target, &found);
+    let message = message(&invocation.texts().with(&TEXTS), table, status, days, target, &found);
     let truncated = found.truncated;
     let items: Vec<WorkItem> = found.rows.into_iter().map(WorkItem::from).collect();
     let mut reply = Reply::new(WorkList { count: items.len(), items, truncated, message: message.clone() });

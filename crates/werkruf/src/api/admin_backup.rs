@@ -7,17 +7,15 @@ use axum::Json;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_store::{Act, MaintenanceError, SERVER_CHAIN};
 
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Operator.on(routes!(back_up)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Operator.on(routes!(back_up)))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -42,7 +40,7 @@ struct BackupView {
 }
 
 /// Writes a backup while turns run. A backup contains every tenant, so only the operator may request it.
-#[utoipa::path(post, path = "/api/admin/backup", tag = "admin", request_body = BackupRequest,
+#[routing::path(post, path = "/api/admin/backup", tag = "admin", request_body = BackupRequest,
     responses((status = 200, body = BackupView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn back_up(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Json<BackupView>, ApiError> {
     let request: BackupRequest = body::json(&body::bytes(body).await?)?;

@@ -6,9 +6,6 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{AlertRow, Order, SERVER_CHAIN};
 
@@ -19,9 +16,10 @@ use super::error::ApiError;
 use super::page::{self, PageQuery};
 use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Admin.on(routes!(list)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Admin.on(routes!(list)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -88,7 +86,7 @@ struct AlertList {
 }
 
 /// What the operator was told. Alerts are kept for 90 days after they ended.
-#[utoipa::path(get, path = "/api/alerts", operation_id = "list_alerts", tag = "alerts", params(AlertQuery, PageQuery),
+#[routing::path(get, path = "/api/alerts", operation_id = "list_alerts", tag = "alerts", params(AlertQuery, PageQuery),
     responses((status = 200, body = AlertList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn list(
     ApiCaller { api, identity }: ApiCaller,
@@ -101,10 +99,10 @@ async fn list(
         Some("open") => true,
         Some(_) => return Err(ApiError::invalid("status takes open, or is left out.")),
     };
-    let mut rows = api.app.store.alerts(chain(&api, &identity, query.tenant.as_deref()).await?, open_only, page).await?;
+    let mut rows = api.app.monitoring_store.alerts(chain(&api, &identity, query.tenant.as_deref()).await?, open_only, page).await?;
     if query.tenant.is_none() && identity.is_operator() {
-        rows.extend(api.app.store.alerts(SERVER_CHAIN, open_only, page).await?);
-        rows.sort_by_key(|row| row.id);
+        rows.extend(api.app.monitoring_store.alerts(SERVER_CHAIN, open_only, page).await?);
+        rows.sort_unstable_by_key(|row| row.id);
         if page.order == Order::NewestFirst {
             rows.reverse();
         }

@@ -7,9 +7,6 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{ApprovalStatus, Uuid};
 use werkruf_runtime::Decider;
 use werkruf_store::{ApprovalFilter, ApprovalRow, Approvals, Author, Page};
@@ -21,11 +18,12 @@ use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, raw};
 use super::{ApiState, body, lookup};
 use crate::identity::Identity;
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
 const APPROVAL_ID: HeaderName = HeaderName::from_static("x-approval-id");
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::ReadApprovals.on(routes!(list)))
         .routes(Policy::ReadApprovals.on(routes!(show)))
         .routes(Policy::Decide.on(routes!(decide)))
@@ -112,7 +110,7 @@ struct ApprovalList<'a> {
 }
 
 /// The approvals that the caller's roles may decide; all approvals of the tenant with scope admin.
-#[utoipa::path(get, path = "/api/approvals", operation_id = "list_approvals", tag = "approvals", params(ApprovalQuery, PageQuery),
+#[routing::path(get, path = "/api/approvals", operation_id = "list_approvals", tag = "approvals", params(ApprovalQuery, PageQuery),
     responses((status = 200, body = ApprovalList)))]
 async fn list(
     ApiCaller { api, identity }: ApiCaller,
@@ -130,7 +128,7 @@ async fn list(
 }
 
 /// One approval, for callers who may decide it.
-#[utoipa::path(get, path = "/api/approvals/{id}", operation_id = "get_approval", tag = "approvals",
+#[routing::path(get, path = "/api/approvals/{id}", operation_id = "get_approval", tag = "approvals",
     params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = ApprovalView), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error"))))]
@@ -155,7 +153,7 @@ struct DecisionRequest {
 
 /// Decides an approval. Only the first decision counts: the call runs or ends with `approval_denied`, and the turn continues. Whoever asked may
 /// deny, but not approve.
-#[utoipa::path(post, path = "/api/approvals/{id}", operation_id = "decide_approval", tag = "approvals", request_body = DecisionRequest,
+#[routing::path(post, path = "/api/approvals/{id}", operation_id = "decide_approval", tag = "approvals", request_body = DecisionRequest,
     params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = ApprovalView),
         (status = 403, body = ref("#/components/schemas/Error"), description = "`forbidden`, or `four_eyes` for whoever asked"),

@@ -5,9 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{AuditReport, AuditRow, SERVER_CHAIN, verify_chain};
 
@@ -18,12 +15,13 @@ use super::page;
 use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use crate::identity::{Identity, tenant_id};
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
 /// The name of the chain of acts on the whole server.
 const SERVER: &str = "server";
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Admin.on(routes!(list_audit))).routes(Policy::Admin.on(routes!(verify_audit)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Admin.on(routes!(list_audit))).routes(Policy::Admin.on(routes!(verify_audit)))
 }
 
 /// Selects a page of the log.
@@ -104,7 +102,7 @@ struct AuditList {
 }
 
 /// The administrative acts of a tenant.
-#[utoipa::path(get, path = "/api/audit", tag = "admin", params(AuditQuery),
+#[routing::path(get, path = "/api/audit", tag = "admin", params(AuditQuery),
     responses((status = 200, body = AuditList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn list_audit(ApiCaller { api, identity }: ApiCaller, Params(query): Params<AuditQuery>) -> Result<Json<AuditList>, ApiError> {
     let chain = chain(&api, &identity, query.tenant.as_deref()).await?;
@@ -124,7 +122,7 @@ async fn list_audit(ApiCaller { api, identity }: ApiCaller, Params(query): Param
 }
 
 async fn oldest_first(api: &ApiState, chain: Uuid, after: i64, limit: u32) -> Result<(Vec<AuditRow>, Option<i64>), ApiError> {
-    let rows = api.app.store.audit_entries(chain, after, limit).await?;
+    let rows = api.app.administration_store.audit_entries(chain, after, limit).await?;
     let next_after = rows.last().filter(|_| u32::try_from(rows.len()).is_ok_and(|found| found >= limit)).map(|row| row.seq);
     Ok((rows, next_after))
 }
@@ -133,10 +131,10 @@ async fn oldest_first(api: &ApiState, chain: Uuid, after: i64, limit: u32) -> Re
 async fn newest_first(api: &ApiState, chain: Uuid, after: Option<i64>, limit: u32) -> Result<(Vec<AuditRow>, Option<i64>), ApiError> {
     let last = match after {
         Some(after) => after - 1,
-        None => api.app.store.audit_head(chain).await?.map_or(0, |head| head.seq),
+        None => api.app.administration_store.audit_head(chain).await?.map_or(0, |head| head.seq),
     };
     let before = (last - i64::from(limit)).max(0);
-    let mut rows = api.app.store.audit_entries(chain, before, limit).await?;
+    let mut rows = api.app.administration_store.audit_entries(chain, before, limit).await?;
     rows.retain(|row| row.seq <= last);
     rows.reverse();
     let next_after = rows.last().map(|row| row.seq).filter(|seq| *seq > 1);
@@ -192,16 +190,16 @@ struct Verified {
 }
 
 /// Checks that no entry of the log was changed, removed or cut off.
-#[utoipa::path(get, path = "/api/audit/verify", tag = "admin", params(VerifyQuery),
+#[routing::path(get, path = "/api/audit/verify", tag = "admin", params(VerifyQuery),
     responses((status = 200, body = Verified), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn verify_audit(ApiCaller { api, identity }: ApiCaller, Params(query): Params<VerifyQuery>) -> Result<Json<Verified>, ApiError> {
     let chains = match query.tenant.as_deref() {
-        None if identity.is_operator() => api.app.store.audit_chains().await?,
+        None if identity.is_operator() => api.app.administration_store.audit_chains().await?,
         named => vec![chain(&api, &identity, named).await?],
     };
     let mut checked = Vec::with_capacity(chains.len());
     for chain in chains {
-        checked.push(ChainView::from(verify_chain(api.app.store.as_ref(), chain).await?));
+        checked.push(ChainView::from(verify_chain(api.app.administration_store.as_ref(), chain).await?));
     }
     Ok(Json(Verified { intact: checked.iter().all(|chain| chain.found.is_none()), chains: checked }))
 }

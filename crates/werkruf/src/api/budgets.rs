@@ -7,9 +7,6 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_runtime::period_end;
 use werkruf_store::{Budget, BudgetScope, BudgetUse};
@@ -21,9 +18,10 @@ use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body};
 use crate::config::{BudgetConfig, BudgetSubject};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Admin.on(routes!(list)))
         .routes(Policy::Admin.on(routes!(create)))
         .routes(Policy::Admin.on(routes!(delete)))
@@ -94,7 +92,7 @@ impl BudgetView {
         let own = uses.iter().filter(|found| found.counter.budget_id == budget.id && found.counter.period_start == start);
         let mut subjects: Vec<SubjectUse> =
             own.map(|found| SubjectUse { subject: found.counter.subject.clone(), used: found.used, reserved: found.reserved }).collect();
-        subjects.sort_by(|a, b| (b.used + b.reserved, &a.subject).cmp(&(a.used + a.reserved, &b.subject)));
+        subjects.sort_unstable_by(|a, b| (b.used + b.reserved, &a.subject).cmp(&(a.used + a.reserved, &b.subject)));
         let (used, reserved) = subjects.first().map_or((0, 0), |most| (most.used, most.reserved));
         let each = budget.subject.is_none() && budget.scope != BudgetScope::Tenant;
         Self {
@@ -116,10 +114,10 @@ impl BudgetView {
 }
 
 /// The tenant's budgets, with what their current period has used.
-#[utoipa::path(get, path = "/api/budgets", operation_id = "list_budgets", tag = "budgets", responses((status = 200, body = BudgetList)))]
+#[routing::path(get, path = "/api/budgets", operation_id = "list_budgets", tag = "budgets", responses((status = 200, body = BudgetList)))]
 async fn list(ApiCaller { api, identity }: ApiCaller) -> Result<Json<BudgetList>, ApiError> {
     let now = api.app.clock.now();
-    let uses = api.app.store.budget_uses(identity.tenant_id, now).await?;
+    let uses = api.app.monitoring_store.budget_uses(identity.tenant_id, now).await?;
     let mut budgets = of_tenant(&api, identity.tenant_id).await?;
     budgets.sort_by_key(|budget| (budget.scope, budget.subject.clone(), budget.period, budget.unit));
     let budgets = budgets.into_iter().map(|budget| BudgetView::of(budget, &uses, now)).collect();
@@ -132,7 +130,7 @@ async fn of_tenant(api: &ApiState, tenant_id: Uuid) -> Result<Vec<Budget>, ApiEr
 }
 
 /// Creates a budget. What the current period has used already counts.
-#[utoipa::path(post, path = "/api/budgets", operation_id = "create_budget", tag = "budgets", request_body = BudgetRequest,
+#[routing::path(post, path = "/api/budgets", operation_id = "create_budget", tag = "budgets", request_body = BudgetRequest,
     responses((status = 201, body = BudgetView), (status = 409, body = ref("#/components/schemas/Error"), description = "`budget_exists`"),
         (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Response, ApiError> {
@@ -145,17 +143,17 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
     })?;
     let now = api.app.clock.now();
     let budget = checked.budget(api.app.clock.new_id(), tenant_id, false, now);
-    if !api.app.store.create_budget(budget.clone(), identity.author()).await? {
+    if !api.app.administration_store.create_budget(budget.clone(), identity.author()).await? {
         let message = "There is a budget of this scope, subject, period and unit already; delete it first.";
         return Err(ApiError::conflict("budget_exists", message));
     }
     api.app.runtime.refresh_budgets().await?;
-    let uses = api.app.store.budget_uses(tenant_id, now).await?;
+    let uses = api.app.monitoring_store.budget_uses(tenant_id, now).await?;
     Ok((StatusCode::CREATED, Json(BudgetView::of(budget, &uses, now))).into_response())
 }
 
 /// Deletes a budget and what it counted. Requests are free of it at once.
-#[utoipa::path(delete, path = "/api/budgets/{id}", operation_id = "delete_budget", tag = "budgets", params(("id" = String, Path)),
+#[routing::path(delete, path = "/api/budgets/{id}", operation_id = "delete_budget", tag = "budgets", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`budget_configured`")))]
 async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
@@ -167,7 +165,7 @@ async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
         let message = "This budget comes from the configuration; the operator removes it there and reloads.";
         return Err(ApiError::conflict("budget_configured", message));
     }
-    let deleted = api.app.store.delete_budget(identity.tenant_id, id, identity.author()).await?;
+    let deleted = api.app.administration_store.delete_budget(identity.tenant_id, id, identity.author()).await?;
     api.app.runtime.refresh_budgets().await?;
     if deleted { Ok(StatusCode::NO_CONTENT) } else { Err(unknown()) }
 }

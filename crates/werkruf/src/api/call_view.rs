@@ -3,11 +3,11 @@
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
 use werkruf_contract::{CallKind, CallStatus, Effect, Runner, Uuid};
 use werkruf_store::CallRow;
 
 use super::view::{Iso, error_detail, raw};
+use crate::routing::ToSchema;
 
 /// A tool call.
 #[derive(Serialize, ToSchema)]

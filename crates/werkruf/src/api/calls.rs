@@ -7,12 +7,9 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{CallStatus, Uuid};
 use werkruf_runtime::Caller;
-use werkruf_store::{CallFilter, CallRow, Records, TurnRow};
+use werkruf_store::{CallFilter, CallRow, Records, Streams, TurnRow};
 
 use super::body::{Params, PathParam};
 use super::call_view::CallView;
@@ -23,9 +20,10 @@ use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, error_detail};
 use super::{ApiState, body, lookup};
 use crate::identity::{Identity, Visibility};
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Read.on(routes!(list)))
         .routes(Policy::Read.on(routes!(show)))
         .routes(Policy::StopCall.on(routes!(cancel)))
@@ -74,7 +72,7 @@ struct CallList<'a> {
 }
 
 /// The caller's own calls; all calls of the tenant with scope admin.
-#[utoipa::path(get, path = "/api/tool-calls", operation_id = "list_tool_calls", tag = "calls", params(CallQuery, PageQuery),
+#[routing::path(get, path = "/api/tool-calls", operation_id = "list_tool_calls", tag = "calls", params(CallQuery, PageQuery),
     responses((status = 200, body = CallList)))]
 async fn list(
     ApiCaller { api, identity }: ApiCaller,
@@ -128,13 +126,13 @@ pub(crate) async fn attempts(records: &dyn Records, call: &CallRow, admin: bool)
 }
 
 /// The events of a call.
-pub(crate) async fn events(records: &dyn Records, call: &CallRow, turn: &TurnRow) -> Result<Vec<EventView>, ApiError> {
+pub(crate) async fn events(streams: &dyn Streams, call: &CallRow, turn: &TurnRow) -> Result<Vec<EventView>, ApiError> {
     #[derive(Deserialize)]
     struct Job {
         job_id: Option<Uuid>,
     }
     let stream_id = lookup::stream_of(turn);
-    let rows = lookup::all_events(records, call.tenant_id, stream_id, Some(turn.id), 0).await?;
+    let rows = lookup::all_events(streams, call.tenant_id, stream_id, Some(turn.id), 0).await?;
     let mut events = Vec::new();
     for row in rows {
         if serde_json::from_str::<Job>(&row.data).is_ok_and(|job| job.job_id == Some(call.id)) {
@@ -155,14 +153,14 @@ struct CallDetail<'a> {
 }
 
 /// One call with every column.
-#[utoipa::path(get, path = "/api/tool-calls/{id}", operation_id = "get_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
+#[routing::path(get, path = "/api/tool-calls/{id}", operation_id = "get_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = CallDetail), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&api, &identity, &id).await?;
     let records = api.app.records();
     let detail = CallDetail {
         attempts: attempts(records, &call, identity.scopes.admin).await?,
-        events: events(records, &call, &turn).await?,
+        events: events(api.app.streams(), &call, &turn).await?,
         call: CallView::new(&call, identity.scopes.admin),
     };
     Ok(Json(detail).into_response())
@@ -174,7 +172,7 @@ struct Job {
 }
 
 /// Requests the cancellation of a call.
-#[utoipa::path(post, path = "/api/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
+#[routing::path(post, path = "/api/tool-calls/{id}/cancel", operation_id = "cancel_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
 async fn cancel(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
@@ -193,7 +191,7 @@ struct RetryRequest {
 }
 
 /// Runs a failed call again, as a new call for the same user.
-#[utoipa::path(post, path = "/api/tool-calls/{id}/retry", operation_id = "retry_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
+#[routing::path(post, path = "/api/tool-calls/{id}/retry", operation_id = "retry_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     request_body = RetryRequest,
     responses((status = 202, body = Job), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`not_retryable`, `outcome_unknown`, `already_retried`")))]

@@ -7,9 +7,6 @@ use axum::response::{IntoResponse, Response};
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{TurnStatus, Uuid, is_locale};
 use werkruf_runtime::{AcceptedTurn, InboundMessage, Refusal};
 
@@ -18,12 +15,13 @@ use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::sse::LiveBody;
 use super::{ApiState, answer, body, context, replay};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 /// Header: the conversation that a response belongs to.
 pub(crate) const CONVERSATION_ID: HeaderName = HeaderName::from_static("x-conversation-id");
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Chat.on(routes!(chat))).routes(Policy::Chat.on(routes!(chat_rag)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Chat.on(routes!(chat))).routes(Policy::Chat.on(routes!(chat_rag)))
 }
 
 /// A message for an assistant. Fields not named here are ignored.
@@ -86,7 +84,7 @@ pub(crate) enum ResponseMode {
 }
 
 /// Sends a message. Server-sent events, unless `Accept` names `application/json`.
-#[utoipa::path(post, path = "/api/chat", tag = "chat", request_body = ChatRequest,
+#[routing::path(post, path = "/api/chat", tag = "chat", request_body = ChatRequest,
     params(ContextHeaders, ("Idempotency-Key" = Option<String>, Header, description = "A request with the same key and body returns the same turn.")),
     responses(
         (status = 200, body = ref("#/components/schemas/Final"), description = "JSON, or the events of the turn as text/event-stream."),
@@ -98,7 +96,7 @@ async fn chat(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) ->
 }
 
 /// The same as `POST /api/chat`, at the path that older clients use.
-#[utoipa::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest, params(ContextHeaders),
+#[routing::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest, params(ContextHeaders),
     responses((status = 200, body = ref("#/components/schemas/Final")), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn chat_rag(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
     start_turn(caller, &headers, body).await

@@ -5,9 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Principal;
 use werkruf_tools::{ConnectFault, FaultKind, PersonalServer};
 
@@ -18,9 +15,10 @@ use super::view::Iso;
 use super::{ApiState, body};
 use crate::app::App;
 use crate::identity::Identity;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Connect.on(routes!(list)))
         .routes(Policy::Connect.on(routes!(create)))
         .routes(Policy::Connect.on(routes!(delete)))
@@ -71,7 +69,7 @@ fn server(app: &App, person: &Principal, name: &str) -> Result<Arc<PersonalServe
 }
 
 /// The servers that want a login of each person, and whether the caller has connected an account.
-#[utoipa::path(get, path = "/api/connections", operation_id = "list_connections", tag = "connections",
+#[routing::path(get, path = "/api/connections", operation_id = "list_connections", tag = "connections",
     responses((status = 200, body = ConnectionList), (status = 403, body = ref("#/components/schemas/Error"))))]
 async fn list(ApiCaller { api, identity }: ApiCaller) -> Result<Json<ConnectionList>, ApiError> {
     let person = person(&identity)?;
@@ -86,7 +84,7 @@ async fn list(ApiCaller { api, identity }: ApiCaller) -> Result<Json<ConnectionL
 }
 
 /// Makes a link with which the caller connects an account at a server.
-#[utoipa::path(post, path = "/api/connections", operation_id = "create_connection", tag = "connections", request_body = ConnectionRequest,
+#[routing::path(post, path = "/api/connections", operation_id = "create_connection", tag = "connections", request_body = ConnectionRequest,
     responses((status = 201, body = ConnectionLink), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error"), description = "No server of this name wants a login of each person.")))]
 async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<(StatusCode, Json<ConnectionLink>), ApiError> {
@@ -100,7 +98,7 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
 }
 
 /// Forgets the caller's account at a server. The server is told, where it can be.
-#[utoipa::path(delete, path = "/api/connections/{server}", operation_id = "delete_connection", tag = "connections",
+#[routing::path(delete, path = "/api/connections/{server}", operation_id = "delete_connection", tag = "connections",
     params(("server" = String, Path, description = "The name of the server in the configuration.")),
     responses((status = 204), (status = 403, body = ref("#/components/schemas/Error")),
         (status = 404, body = ref("#/components/schemas/Error"), description = "The caller has no account connected there.")))]

@@ -8,9 +8,6 @@ use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, LOCATION, SET_COOKIE};
 use http::{HeaderValue, Method, StatusCode};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::KeyRow;
 
@@ -22,17 +19,18 @@ use crate::app::App;
 use crate::identity::console_session::{COOKIE_NAME, SESSION, SignedIn, make_link, sign_in, use_link};
 use crate::identity::origin::{RequestHead, check_sender};
 use crate::listen::client_address;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 /// A token in a link has 43 characters.
 const MAX_TOKEN: usize = 100;
 
 /// The routes that need no credential, because they ask for one.
-pub(crate) fn open_routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(routes!(create_session))
+pub(crate) fn open_routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(routes!(create_session))
 }
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Any.on(routes!(show_session)))
         .routes(Policy::Any.on(routes!(delete_session)))
         .routes(Policy::Admin.on(routes!(create_link)))
@@ -45,7 +43,7 @@ struct SignInRequest {
 }
 
 /// Signs in to the console with a key. The cookie of the session counts for pages of this server only.
-#[utoipa::path(post, path = "/api/console/sessions", operation_id = "create_console_session", tag = "console", security(()),
+#[routing::path(post, path = "/api/console/sessions", operation_id = "create_console_session", tag = "console", security(()),
     request_body = SignInRequest,
     responses((status = 204, description = "Signed in; the cookie is in `Set-Cookie`."),
         (status = 401, body = ref("#/components/schemas/Error")), (status = 403, body = ref("#/components/schemas/Error"), description = "`foreign_origin`"),
@@ -124,7 +122,7 @@ struct ConsoleSession {
 }
 
 /// Who is signed in. Every credential may ask.
-#[utoipa::path(get, path = "/api/console/session", operation_id = "get_console_session", tag = "console",
+#[routing::path(get, path = "/api/console/session", operation_id = "get_console_session", tag = "console",
     responses((status = 200, body = ConsoleSession), (status = 401, body = ref("#/components/schemas/Error"))))]
 async fn show_session(ApiCaller { api, identity }: ApiCaller) -> Result<Response, ApiError> {
     let key: Option<KeyRow> = match identity.key_id {
@@ -148,12 +146,12 @@ async fn show_session(ApiCaller { api, identity }: ApiCaller) -> Result<Response
 }
 
 /// Signs out: the session and its open streams end.
-#[utoipa::path(delete, path = "/api/console/session", operation_id = "delete_console_session", tag = "console",
+#[routing::path(delete, path = "/api/console/session", operation_id = "delete_console_session", tag = "console",
     responses((status = 204), (status = 401, body = ref("#/components/schemas/Error"))))]
 async fn delete_session(ApiCaller { api, identity }: ApiCaller) -> Result<Response, ApiError> {
     if let Some(id) = identity.session_id {
         // Another request of the same page may have signed out already.
-        api.app.store.delete_console_session(id).await?;
+        api.app.console_store.delete_console_session(id).await?;
     }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, set_cookie(&api.app, "", 0)?)]).into_response())
 }
@@ -166,7 +164,7 @@ struct ConsoleLink {
 }
 
 /// Makes a link that signs in to the console as the caller's credential.
-#[utoipa::path(post, path = "/api/console/links", operation_id = "create_console_link", tag = "console",
+#[routing::path(post, path = "/api/console/links", operation_id = "create_console_link", tag = "console",
     responses((status = 200, body = ConsoleLink), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn create_link(ApiCaller { api, identity }: ApiCaller, request: Request) -> Result<Response, ApiError> {
     let head = RequestHead { method: request.method(), uri: request.uri(), headers: request.headers() };

@@ -4,7 +4,6 @@ use std::num::NonZeroU64;
 
 use http::HeaderMap;
 use serde_json::Value;
-use utoipa::IntoParams;
 use werkruf_contract::{TRACEPARENT, ToolContext, Uuid, is_locale};
 use werkruf_runtime::CallerSpan;
 
@@ -12,6 +11,7 @@ use super::ApiState;
 use super::error::ApiError;
 use crate::identity::text;
 use crate::request_id;
+use crate::routing::IntoParams;
 
 pub(super) const MAX_CHARACTERS: usize = 256;
 

@@ -48,7 +48,7 @@ impl ConversationStream {
             Some(after) => after,
             None => streams.first_event(tenant_id, conversation_id).await? - 1,
         };
-        let rows = streams.read_events(tenant_id, conversation_id, from, READ_LIMIT).await?;
+        let rows = streams.events(tenant_id, conversation_id, None, from, READ_LIMIT).await?;
         check_retained(app, tenant_id, conversation_id, from, rows.first()).await?;
         let more = is_full(&rows);
         let phase = Phase::Stored(rows.into_iter(), more);
@@ -100,7 +100,7 @@ impl ConversationStream {
     }
 
     async fn read_more(&mut self) -> Result<BytesMut, StoreError> {
-        let rows = self.app.streams().read_events(self.tenant_id, self.conversation_id, self.cursor.last, READ_LIMIT).await?;
+        let rows = self.app.streams().events(self.tenant_id, self.conversation_id, None, self.cursor.last, READ_LIMIT).await?;
         self.accept_rows(rows);
         Ok(BytesMut::new())
     }
@@ -117,7 +117,7 @@ impl ConversationStream {
         let (runtime, streams) = (&self.app.runtime, self.app.streams());
         let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.conversation_id };
         let (subscription, partial) = runtime.subscribe(stream, SubscribeOptions { turn_id: None, debug: false, after: self.cursor.last });
-        let rows = streams.read_events(self.tenant_id, self.conversation_id, self.cursor.last, READ_LIMIT).await?;
+        let rows = streams.events(self.tenant_id, self.conversation_id, None, self.cursor.last, READ_LIMIT).await?;
         if is_full(&rows) {
             self.accept_rows(rows);
             return Ok(BytesMut::new());

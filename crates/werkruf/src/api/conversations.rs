@@ -9,11 +9,8 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::{ConversationRow, MessageRow, Order, Page};
+use werkruf_store::{ConversationFilter, ConversationRow, MessageRow, Order, Page};
 
 use super::body::{Params, PathParam};
 use super::error::ApiError;
@@ -22,9 +19,10 @@ use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, json_column, raw};
 use super::{ApiState, body, history, lookup};
 use crate::identity::Visibility;
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Read.on(routes!(list)))
         .routes(Policy::Read.on(routes!(show)))
         .routes(Policy::Change.on(routes!(delete)))
@@ -150,7 +148,7 @@ struct ConversationList<'a> {
 }
 
 /// The caller's own conversations; all conversations of the tenant with scope admin.
-#[utoipa::path(get, path = "/api/conversations", operation_id = "list_conversations", tag = "conversations", params(UserQuery, ConversationPage),
+#[routing::path(get, path = "/api/conversations", operation_id = "list_conversations", tag = "conversations", params(UserQuery, ConversationPage),
     responses((status = 200, body = ConversationList)))]
 async fn list(
     ApiCaller { api, identity }: ApiCaller,
@@ -164,18 +162,14 @@ async fn list(
         Visibility::Own(own) if person.user_id.as_ref().is_none_or(|named| *named == own) => Some(own),
         Visibility::Own(_) => return Err(ApiError::forbidden("forbidden", "Conversations of other users need scope admin.")),
     };
-    let records = api.app.records();
-    let rows = if by_use {
-        records.conversations_by_use(identity.tenant_id, user_id, page).await?
-    } else {
-        records.conversations(identity.tenant_id, user_id, page).await?
-    };
+    let filter = ConversationFilter { user_id, last_used_first: by_use };
+    let rows = api.app.records().conversations(identity.tenant_id, filter, page).await?;
     let conversations = rows.iter().map(ConversationView::from).collect();
     Ok(Json(ConversationList { conversations, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// One conversation.
-#[utoipa::path(get, path = "/api/conversations/{id}", operation_id = "get_conversation", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
+#[routing::path(get, path = "/api/conversations/{id}", operation_id = "get_conversation", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = ConversationView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let row = lookup::conversation(&api, &identity, &id).await?;
@@ -183,7 +177,7 @@ async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) 
 }
 
 /// Deletes a conversation with its messages, turns, calls and events.
-#[utoipa::path(delete, path = "/api/conversations/{id}", operation_id = "delete_conversation", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
+#[routing::path(delete, path = "/api/conversations/{id}", operation_id = "delete_conversation", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
 async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
@@ -210,7 +204,7 @@ struct MessageList<'a> {
 }
 
 /// The messages of a conversation, with every column or in the format of another program.
-#[utoipa::path(get, path = "/api/conversations/{id}/messages", operation_id = "list_messages", tag = "conversations",
+#[routing::path(get, path = "/api/conversations/{id}/messages", operation_id = "list_messages", tag = "conversations",
     params(("id" = String, Path, description = "Id, or a unique beginning or end of it."), FormatQuery, PageQuery),
     responses((status = 200, body = MessageList),
         (status = 404, body = ref("#/components/schemas/Error")),
@@ -252,14 +246,14 @@ async fn check_retained(api: &ApiState, conversation: &ConversationRow, page: Pa
 }
 
 /// The session state.
-#[utoipa::path(get, path = "/api/conversations/{id}/state", operation_id = "get_state", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
+#[routing::path(get, path = "/api/conversations/{id}/state", operation_id = "get_state", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn state(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Json<werkruf_contract::State>, ApiError> {
     Ok(Json(lookup::conversation(&api, &identity, &id).await?.state))
 }
 
 /// Merges the body into the session state, only at the top level; null deletes a field. Returns the whole state.
-#[utoipa::path(patch, path = "/api/conversations/{id}/state", operation_id = "patch_state", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
+#[routing::path(patch, path = "/api/conversations/{id}/state", operation_id = "patch_state", tag = "conversations", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     request_body = Object,
     responses((status = 200, body = Object), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`state_too_large`")))]

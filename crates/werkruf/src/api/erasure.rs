@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use axum::Json;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_runtime::RecoveryCloser;
 use werkruf_store::{Author, MaintenanceError, StoreError, TurnCloser};
@@ -19,13 +16,14 @@ use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body};
 use crate::app::App;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 /// How long an erasure waits for canceled turns to end.
 const CANCEL_WAIT: Duration = Duration::from_secs(30);
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Admin.on(routes!(erase)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Admin.on(routes!(erase)))
 }
 
 #[derive(Default, Deserialize, ToSchema)]
@@ -55,7 +53,7 @@ struct ErasedView {
 }
 
 /// Erases a user: texts, names and keys are deleted; ids, times and usage rows stay.
-#[utoipa::path(post, path = "/api/people/users/{id}/erase", operation_id = "erase_user", tag = "people",
+#[routing::path(post, path = "/api/people/users/{id}/erase", operation_id = "erase_user", tag = "people",
     params(("id" = String, Path, description = "The user's number, or `ext:` and the external id.")), request_body = Option<EraseRequest>,
     responses((status = 200, body = ErasedView), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`turn_running`")))]
@@ -76,7 +74,7 @@ async fn erase(
 /// The user id for a number or `ext:<external id>`.
 pub(super) async fn resolve_user_id(app: &App, tenant_id: Uuid, id: String) -> Result<String, ApiError> {
     if let Some(external_id) = id.strip_prefix("ext:") {
-        let found = app.people().user_by_external_id(tenant_id, external_id.to_owned()).await?;
+        let found = app.identity_store.user_by_external_id(tenant_id, external_id.to_owned()).await?;
         return found.map(|user| user.id.to_string()).ok_or_else(|| ApiError::not_found("user"));
     }
     // Only the canonical spelling counts: `07` does not name user 7.

@@ -7,11 +7,9 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_runtime::complete_event;
+use werkruf_store::ReadLimit;
 
 use super::body::{Params, PathParam};
 use super::conversation_stream::ConversationStream;
@@ -19,9 +17,10 @@ use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body, conversation_stream, lookup, page};
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Read.on(routes!(events)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Read.on(routes!(events)))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -57,7 +56,7 @@ struct EventList {
 }
 
 /// The events after a sequence number: a live stream with `Accept: text/event-stream` or `Last-Event-ID`, otherwise a list.
-#[utoipa::path(get, path = "/api/conversations/{id}/events", operation_id = "list_events", tag = "conversations",
+#[routing::path(get, path = "/api/conversations/{id}/events", operation_id = "list_events", tag = "conversations",
     params(("id" = String, Path, description = "Id, or a unique beginning or end of it."), EventQuery, ("Last-Event-ID" = Option<i64>, Header)),
     responses((status = 200, body = EventList, description = "A list, or text/event-stream."),
         (status = 404, body = ref("#/components/schemas/Error")),
@@ -85,7 +84,7 @@ fn sequence_number(text: Option<&str>) -> Result<Option<i64>, ApiError> {
 
 async fn list(api: &ApiState, tenant_id: Uuid, conversation_id: Uuid, after: Option<i64>, limit: u32) -> Result<Response, ApiError> {
     let records = api.app.records();
-    let rows = records.events(tenant_id, conversation_id, None, after.unwrap_or(0), limit).await?;
+    let rows = api.app.streams().events(tenant_id, conversation_id, None, after.unwrap_or(0), ReadLimit::rows(limit)).await?;
     if let Some(after) = after {
         conversation_stream::check_retained(&api.app, tenant_id, conversation_id, after, rows.first()).await?;
     }

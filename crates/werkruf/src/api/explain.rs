@@ -7,9 +7,6 @@ use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{CallStatus, Runner, Usage, Uuid};
 use werkruf_store::{ApprovalFilter, CallRow, MessageRow, Page};
 
@@ -23,9 +20,10 @@ use super::policy::{ApiCaller, Policy};
 use super::timeline::usage_of_call;
 use super::view::{Iso, error_detail, raw};
 use super::{ApiState, lookup};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Read.on(routes!(explain)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Read.on(routes!(explain)))
 }
 
 #[derive(Serialize, ToSchema)]
@@ -76,7 +74,7 @@ struct Explanation<'a> {
 }
 
 /// Explains one call.
-#[utoipa::path(get, path = "/api/tool-calls/{id}/explain", operation_id = "explain_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
+#[routing::path(get, path = "/api/tool-calls/{id}/explain", operation_id = "explain_tool_call", tag = "calls", params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = Explanation), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn explain(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let (call, turn) = lookup::call(&api, &identity, &id).await?;
@@ -108,7 +106,7 @@ async fn explain(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathPara
         attempts: attempts(records, &call, admin).await?,
         outcome,
         usage: usage_of_call(&api, &turn, call.id).await?,
-        events: events(records, &call, &turn).await?,
+        events: events(api.app.streams(), &call, &turn).await?,
     };
     Ok(Json(explanation).into_response())
 }

@@ -10,8 +10,6 @@ use axum::response::{IntoResponse, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value, json};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{ErrorCode, ToolErrorDetail, ToolErrorType, ToolOutput, TurnStatus, Uuid};
 use werkruf_flights::{AMADEUS_FUNCTION, SEATSAERO_FUNCTION};
 use werkruf_runtime::{Idempotency, Invoke, InvokeOutcome};
@@ -20,13 +18,14 @@ use super::error::ApiError;
 use super::invoke::CALL_ID;
 use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body, context, invoke};
+use crate::routing::{self, ApiRouter, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Invoke.on(routes!(seats_search))).routes(Policy::Invoke.on(routes!(amadeus_search)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Invoke.on(routes!(seats_search))).routes(Policy::Invoke.on(routes!(amadeus_search)))
 }
 
 /// Searches award flights at Seats.aero.
-#[utoipa::path(post, path = "/functions/v1/seatsaero-flight-search", tag = "flights", request_body = Object,
+#[routing::path(post, path = "/functions/v1/seatsaero-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, returnResults?, stats}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
 async fn seats_search(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Response {
@@ -34,7 +33,7 @@ async fn seats_search(caller: ApiCaller, headers: HeaderMap, body: body::Request
 }
 
 /// Searches flight offers at Amadeus. The offers are returned as Amadeus sent them.
-#[utoipa::path(post, path = "/functions/v1/amadeus-flight-search", tag = "flights", request_body = Object,
+#[routing::path(post, path = "/functions/v1/amadeus-flight-search", tag = "flights", request_body = Object,
     responses((status = 200, body = Object, description = "{success, results, dictionaries}"),
         (status = "4XX", body = Object, description = "{success: false, error}"), (status = "5XX", body = Object)))]
 async fn amadeus_search(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Response {

@@ -10,24 +10,21 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_store::StoreError;
 
-use super::ApiState;
-use super::openapi::openapi;
+use super::{ApiState, pages};
 use crate::loops::Loops;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 /// A database that does not answer within this time is not ready.
 const PING_TIMEOUT: Duration = Duration::from_millis(1800);
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(document))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(routes!(healthz)).routes(routes!(readyz)).routes(routes!(document))
 }
 
 /// Liveness: the process answers.
-#[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, description = "The process answers.")))]
+#[routing::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, description = "The process answers.")))]
 async fn healthz() -> &'static str {
     "ok\n"
 }
@@ -40,7 +37,7 @@ struct Ready {
 }
 
 /// Readiness: the process accepts requests.
-#[utoipa::path(get, path = "/readyz", tag = "health", security(()),
+#[routing::path(get, path = "/readyz", tag = "health", security(()),
     responses((status = 200, body = Ready), (status = 503, body = Ready, description = "Not ready, or shutting down.")))]
 async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
     let mut warnings = Vec::new();
@@ -93,9 +90,9 @@ async fn readyz(State(api): State<Arc<ApiState>>) -> Response {
 }
 
 /// The OpenAPI document.
-#[utoipa::path(get, path = "/openapi.json", operation_id = "openapi", tag = "health", security(()), responses((status = 200, description = "OpenAPI 3.1.")))]
+#[routing::path(get, path = "/openapi.json", operation_id = "openapi", tag = "health", security(()), responses((status = 200, description = "OpenAPI 3.1.")))]
 async fn document(State(api): State<Arc<ApiState>>) -> Response {
-    let document = with_server(openapi(), api.app.config.public_url.as_deref());
+    let document = with_server(pages::openapi().into_owned(), api.app.config.public_url.as_deref());
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], document).into_response()
 }
 

@@ -7,9 +7,6 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_llm::HistoryCall;
 use werkruf_llm::history_formats::{HistoryFormat, ResultStatus, Role, StoredMessage, read, write};
@@ -23,14 +20,15 @@ use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use crate::openai::media_urls;
 use crate::openai::request_checks::refused_address;
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
 /// Large, because messages may contain pictures.
 const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 const MAX_MESSAGES: usize = 10_000;
 const TITLE_CHARACTERS: usize = 80;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Chat.on(routes!(import)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Chat.on(routes!(import)))
 }
 
 /// The format that a request names; `None` is the native format.
@@ -102,7 +100,7 @@ struct HistoryImported {
 }
 
 /// Imports a conversation of another program. `POST /api/chat` can continue it.
-#[utoipa::path(post, path = "/api/conversations", operation_id = "import_conversation", tag = "conversations", params(ImportQuery),
+#[routing::path(post, path = "/api/conversations", operation_id = "import_conversation", tag = "conversations", params(ImportQuery),
     request_body = HistoryImport, responses((status = 201, body = HistoryImported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn import(
     ApiCaller { api, identity }: ApiCaller,
@@ -135,7 +133,7 @@ async fn import(
         messages: messages.iter().map(|message| row(clock.new_id(), message)).collect(),
         now: clock.now(),
     };
-    let created = api.app.store.put_history(history).await?;
+    let created = api.app.client_store.put_history(history).await?;
     let mut response = (StatusCode::CREATED, Json(HistoryImported { id: created.id, messages: messages.len() })).into_response();
     set_conversation_header(&mut response, Some(created.id));
     if let Ok(place) = HeaderValue::from_str(&format!("/api/conversations/{}", created.id)) {

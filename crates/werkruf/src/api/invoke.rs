@@ -7,9 +7,6 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{ToolOutput, TurnStatus, Uuid};
 use werkruf_runtime::{Idempotency, Invoke, InvokeOutcome, InvokeResult, Refusal};
 
@@ -18,11 +15,12 @@ use super::context::ContextHeaders;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body, context, replay};
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
 pub(super) const CALL_ID: HeaderName = HeaderName::from_static("x-tool-call-id");
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Invoke.on(routes!(invoke)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Invoke.on(routes!(invoke)))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -46,7 +44,7 @@ struct TraceQuery {
 }
 
 /// Calls one tool and waits for its result.
-#[utoipa::path(post, path = "/api/tools/{name}/invoke", operation_id = "invoke_tool", tag = "tools", request_body = InvokeRequest,
+#[routing::path(post, path = "/api/tools/{name}/invoke", operation_id = "invoke_tool", tag = "tools", request_body = InvokeRequest,
     params(("name" = String, Path, description = "The tool."), TraceQuery, ContextHeaders,
         ("Idempotency-Key" = Option<String>, Header)),
     responses(

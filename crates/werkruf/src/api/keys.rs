@@ -9,9 +9,6 @@ use http::header::CACHE_CONTROL;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_llm::network;
 use werkruf_store::{KeyDigest, KeyRow, NewKey, Scopes};
@@ -24,6 +21,7 @@ use super::view::Iso;
 use super::{ApiState, body};
 use crate::config::AuthConfig;
 use crate::identity::{Identity, new_secret};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 const DEFAULT_OVERLAP_S: u32 = 3600;
 /// Thirty days.
@@ -31,8 +29,8 @@ const MAX_OVERLAP_S: u32 = 2_592_000;
 const MAX_NETWORKS: usize = 64;
 const MAX_COLLECTION_BYTES: usize = 256;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Admin.on(routes!(create)))
         .routes(Policy::Admin.on(routes!(list)))
         .routes(Policy::Admin.on(routes!(rotate)))
@@ -152,7 +150,7 @@ fn pinned(own: &Option<String>, requested: Option<String>) -> Result<Option<Stri
 }
 
 /// Creates a key. The key is returned only in this response.
-#[utoipa::path(post, path = "/api/keys", operation_id = "create_key", tag = "keys", request_body = KeyRequest,
+#[routing::path(post, path = "/api/keys", operation_id = "create_key", tag = "keys", request_body = KeyRequest,
     responses((status = 201, body = CreatedKey), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Response, ApiError> {
     let request: KeyRequest = body::json(&body::bytes(body).await?)?;
@@ -179,7 +177,7 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
         collection: pinned(&identity.collection, request.collection)?.map(collection).transpose()?,
         root_id: None,
     };
-    let row = api.app.people().create_key(key, identity.author()).await?;
+    let row = api.app.administration_store.create_key(key, identity.author()).await?;
     Ok(created(&CreatedKey { key: secret, row: KeyView::of(&row, &api.app.config.auth) }))
 }
 
@@ -189,7 +187,7 @@ fn created(answer: &impl Serialize) -> Response {
 
 /// Replaces a key: a new one with the same rights, and the old one counts for `overlap_s` more. A key with a time of expiry lasts as
 /// long again.
-#[utoipa::path(post, path = "/api/keys/{id}/rotate", operation_id = "rotate_key", tag = "keys", params(("id" = String, Path)),
+#[routing::path(post, path = "/api/keys/{id}/rotate", operation_id = "rotate_key", tag = "keys", params(("id" = String, Path)),
     request_body = RotateRequest,
     responses((status = 201, body = RotatedKey), (status = 409, body = ref("#/components/schemas/Error"), description = "`already_rotated`"),
         (status = "4XX", body = ref("#/components/schemas/Error"))))]
@@ -225,7 +223,7 @@ async fn rotate(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
         collection: old.collection,
         root_id,
     };
-    let Some(row) = api.app.store.rotate_key(id, until, key, identity.author()).await? else {
+    let Some(row) = api.app.administration_store.rotate_key(id, until, key, identity.author()).await? else {
         // Another request deleted or replaced it meanwhile.
         return Err(own_key(&api, &identity, id).await?.replaced_by.map_or_else(unknown, already_rotated));
     };
@@ -306,21 +304,21 @@ struct KeyList<'a> {
 }
 
 /// The tenant's keys, without their secrets.
-#[utoipa::path(get, path = "/api/keys", operation_id = "list_keys", tag = "keys", params(PageQuery),
+#[routing::path(get, path = "/api/keys", operation_id = "list_keys", tag = "keys", params(PageQuery),
     responses((status = 200, body = KeyList)))]
 async fn list(ApiCaller { api, identity }: ApiCaller, Params(query): Params<PageQuery>) -> Result<Response, ApiError> {
     let page = query.page()?;
     api.app.access.key_uses.store(api.app.store.as_ref()).await?;
-    let rows = api.app.people().keys(identity.tenant_id, page).await?;
+    let rows = api.app.administration_store.keys(identity.tenant_id, page).await?;
     let keys = rows.iter().map(|row| KeyView::of(row, &api.app.config.auth)).collect();
     Ok(Json(KeyList { keys, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// Deletes a key. The next request with it is rejected, and its open event streams end within five seconds.
-#[utoipa::path(delete, path = "/api/keys/{id}", operation_id = "delete_key", tag = "keys", params(("id" = String, Path)),
+#[routing::path(delete, path = "/api/keys/{id}", operation_id = "delete_key", tag = "keys", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
     let id = Uuid::parse_str(&id).map_err(|_| ApiError::not_found("key"))?;
-    let deleted = api.app.people().delete_key(identity.tenant_id, id, identity.author()).await?;
+    let deleted = api.app.administration_store.delete_key(identity.tenant_id, id, identity.author()).await?;
     if deleted { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::not_found("key")) }
 }

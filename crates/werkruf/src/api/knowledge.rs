@@ -8,9 +8,6 @@ use http::StatusCode;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_knowledge::{DEFAULT_COLLECTION, Document, DocumentRow, SearchMode, SearchRequest, Trust};
 
@@ -19,6 +16,7 @@ use super::error::ApiError;
 use super::knowledge_rights::{check_missing, check_write, grantee};
 use super::policy::{Authenticated, Policy};
 use super::{ApiState, page};
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
 pub(super) const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
 pub(super) const MAX_DOCUMENTS: usize = 1_000;
@@ -29,8 +27,8 @@ const MAX_QUERY_BYTES: usize = 16 * 1024;
 const MAX_RESULTS: usize = 100;
 const DEFAULT_RESULTS: usize = 10;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::WriteDocuments.on(routes!(add)))
         .routes(Policy::ReadTools.on(routes!(list)))
         .routes(Policy::ReadTools.on(routes!(show)))
@@ -189,7 +187,7 @@ struct ResultView {
 
 /// Adds documents. A document with an existing id replaces the old one; unchanged documents are skipped. Lexical search finds them
 /// at once, vector search after their vectors are computed.
-#[utoipa::path(post, path = "/api/knowledge/documents", operation_id = "knowledge_add", tag = "knowledge", request_body = NewDocuments,
+#[routing::path(post, path = "/api/knowledge/documents", operation_id = "knowledge_add", tag = "knowledge", request_body = NewDocuments,
     responses((status = 200, body = AddedDocuments), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn add(
     State(api): State<Arc<ApiState>>,
@@ -244,7 +242,7 @@ pub(super) fn read(raw: &body::RawBody, shape: Shape) -> Result<(Option<String>,
 }
 
 /// Lists documents by id, without their text.
-#[utoipa::path(get, path = "/api/knowledge/documents", operation_id = "knowledge_list", tag = "knowledge", params(DocumentPage),
+#[routing::path(get, path = "/api/knowledge/documents", operation_id = "knowledge_list", tag = "knowledge", params(DocumentPage),
     responses((status = 200, body = DocumentList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn list(
     State(api): State<Arc<ApiState>>,
@@ -265,7 +263,7 @@ async fn list(
 }
 
 /// One document with its chunks.
-#[utoipa::path(get, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_show", tag = "knowledge",
+#[routing::path(get, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_show", tag = "knowledge",
     params(("id" = String, Path, description = "The id given when the document was added."), CollectionQuery),
     responses((status = 200, body = DocumentView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn show(
@@ -283,7 +281,7 @@ async fn show(
 }
 
 /// Deletes a document with its chunks and vectors.
-#[utoipa::path(delete, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_delete", tag = "knowledge",
+#[routing::path(delete, path = "/api/knowledge/documents/{id}", operation_id = "knowledge_delete", tag = "knowledge",
     params(("id" = String, Path, description = "The id given when the document was added."), CollectionQuery),
     responses((status = 204), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn delete(
@@ -300,7 +298,7 @@ async fn delete(
 }
 
 /// The names of the collections that the caller may read.
-#[utoipa::path(get, path = "/api/knowledge/collections", operation_id = "knowledge_collections", tag = "knowledge",
+#[routing::path(get, path = "/api/knowledge/collections", operation_id = "knowledge_collections", tag = "knowledge",
     responses((status = 200, body = CollectionList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn collections(State(api): State<Arc<ApiState>>, Authenticated(identity): Authenticated) -> Result<Json<CollectionList>, ApiError> {
     let mut collections = api.app.database.knowledge().collections(grantee(&identity)).await?;
@@ -309,7 +307,7 @@ async fn collections(State(api): State<Arc<ApiState>>, Authenticated(identity): 
 }
 
 /// One collection and the progress of its vectors.
-#[utoipa::path(get, path = "/api/knowledge/collections/{name}", operation_id = "knowledge_collection", tag = "knowledge",
+#[routing::path(get, path = "/api/knowledge/collections/{name}", operation_id = "knowledge_collection", tag = "knowledge",
     params(("name" = String, Path)),
     responses((status = 200, body = CollectionView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn collection(
@@ -335,7 +333,7 @@ async fn collection(
 }
 
 /// Searches one collection. Every candidate is returned with all its scores.
-#[utoipa::path(post, path = "/api/knowledge/search", operation_id = "knowledge_search", tag = "knowledge", request_body = Search,
+#[routing::path(post, path = "/api/knowledge/search", operation_id = "knowledge_search", tag = "knowledge", request_body = Search,
     responses((status = 200, body = Results), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn search(
     State(api): State<Arc<ApiState>>,

@@ -12,9 +12,6 @@ use http::{HeaderMap, StatusCode, header};
 use multer::{Multipart, parse_boundary};
 use serde::Serialize;
 use serde_json::{Map, json};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_knowledge::{DEFAULT_COLLECTION, Document};
 
@@ -26,13 +23,14 @@ use super::knowledge_rights::check_write;
 use super::policy::{ApiCaller, Policy};
 use crate::app::App;
 use crate::reader::{Reader, ReaderError};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 const MAX_FILES: usize = 100;
 /// How many files of one request are read at once.
 const AT_ONCE: usize = 2;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::WriteDocuments.on(routes!(add_files)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::WriteDocuments.on(routes!(add_files)))
 }
 
 /// Files, and where they belong.
@@ -85,7 +83,7 @@ pub(super) struct Upload {
 }
 
 /// Adds files. Each becomes a document whose id is the name of the file. A file that cannot be read does not affect the others.
-#[utoipa::path(post, path = "/api/knowledge/files", operation_id = "knowledge_add_files", tag = "knowledge",
+#[routing::path(post, path = "/api/knowledge/files", operation_id = "knowledge_add_files", tag = "knowledge",
     request_body(content = NewFiles, content_type = "multipart/form-data"),
     responses((status = 200, body = AddedFiles), (status = "4XX", body = ref("#/components/schemas/Error")),
         (status = "5XX", body = ref("#/components/schemas/Error"))))]

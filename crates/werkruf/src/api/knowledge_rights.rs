@@ -4,9 +4,6 @@ use std::sync::Arc;
 
 use axum::Json;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_knowledge::{CollectionRights, DEFAULT_COLLECTION, EVERYBODY, Grantee, NewRights, Trust};
 
 use super::ApiState;
@@ -15,12 +12,13 @@ use super::error::ApiError;
 use super::knowledge::MAX_NAME_BYTES;
 use super::policy::{ApiCaller, Policy};
 use crate::identity::Identity;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 const MAX_ROLES: usize = 100;
 const ADMIN_ROLE: &str = "admin";
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Admin.on(routes!(show_rights, put_rights)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Admin.on(routes!(show_rights, put_rights)))
 }
 
 /// Whose rights count for a request. Scope admin reads everything, but the operator who acts for a user reads what this user may read, unless
@@ -90,7 +88,7 @@ struct RightsRequest {
 }
 
 /// The rights of a collection.
-#[utoipa::path(get, path = "/api/knowledge/collections/{name}/rights", operation_id = "knowledge_rights", tag = "knowledge",
+#[routing::path(get, path = "/api/knowledge/collections/{name}/rights", operation_id = "knowledge_rights", tag = "knowledge",
     params(("name" = String, Path)),
     responses((status = 200, body = RightsView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn show_rights(ApiCaller { api, identity }: ApiCaller, PathParam(name): PathParam) -> Result<Json<RightsView>, ApiError> {
@@ -101,7 +99,7 @@ async fn show_rights(ApiCaller { api, identity }: ApiCaller, PathParam(name): Pa
 }
 
 /// Sets the rights of a collection; the next request of everybody is compared with them. A collection that does not exist is created.
-#[utoipa::path(put, path = "/api/knowledge/collections/{name}/rights", operation_id = "knowledge_put_rights", tag = "knowledge",
+#[routing::path(put, path = "/api/knowledge/collections/{name}/rights", operation_id = "knowledge_put_rights", tag = "knowledge",
     params(("name" = String, Path)), request_body = RightsRequest,
     responses((status = 200, body = RightsView), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn put_rights(

@@ -8,17 +8,15 @@ use axum::Json;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_store::{Act, LegacyError, LegacyImport, LegacySource};
 
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Operator.on(routes!(import)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Operator.on(routes!(import)))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -44,7 +42,7 @@ struct ImportReport {
 
 /// Imports the conversations, messages and tool calls of an older program. Importing again writes only new rows. Rows of users that
 /// do not exist here get the user in `X-User-Id`.
-#[utoipa::path(post, path = "/api/admin/import", operation_id = "import_legacy", tag = "admin", request_body = ImportRequest,
+#[routing::path(post, path = "/api/admin/import", operation_id = "import_legacy", tag = "admin", request_body = ImportRequest,
     responses((status = 200, body = ImportReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Json<ImportReport>, ApiError> {
     let request: ImportRequest = body::json(&body::bytes(body).await?)?;
@@ -56,7 +54,7 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
         dry_run: request.dry_run,
     };
     let app = Arc::clone(&api.app);
-    let report = api.run_detached(async move { app.store.import_legacy(import).await }).await?.map_err(import_error)?;
+    let report = api.run_detached(async move { app.administration_store.import_legacy(import).await }).await?.map_err(import_error)?;
     if !request.dry_run {
         // The address of a PostgreSQL may hold a password.
         let subject = request.from.split_once("://").map_or(request.from.as_str(), |(scheme, _)| scheme);

@@ -5,7 +5,10 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use werkruf_contract::Uuid;
 use werkruf_runtime::{Decider, Refusal};
-use werkruf_store::{CallRow, ConversationRow, EventRow, IdOf, MessageRow, Order, OutboxRow, Page, Records, StoreError, TurnRow};
+use werkruf_store::{
+    CallRow, ConversationRow, EventRow, IdOf, MessageRow, Order, OutboxFilter, OutboxRow, Page, ReadLimit, Records, StoreError, Streams,
+    TurnRow,
+};
 
 use super::ApiState;
 use super::error::ApiError;
@@ -79,7 +82,7 @@ pub(crate) async fn outbox_row(api: &ApiState, identity: &Identity, id: &str) ->
     let meant = Meant::of(api.app.records(), identity.tenant_id, IdOf::Outbox, id).await?;
     let mut rows = Vec::new();
     for id in &meant.ids {
-        rows.extend(api.app.store.outbox_row(identity.tenant_id, *id).await?);
+        rows.extend(api.app.store.outbox(identity.tenant_id, OutboxFilter::of_id(*id), Page::default()).await?);
     }
     meant.only(rows, "outbox row", |row| candidate(row.id, &row.recipient.channel, row.created_at))
 }
@@ -133,7 +136,7 @@ pub(crate) fn stream_of(turn: &TurnRow) -> Uuid {
 
 /// All events of a stream after a sequence number, optionally of one turn only.
 pub(crate) async fn all_events(
-    records: &dyn Records,
+    streams: &dyn Streams,
     tenant_id: Uuid,
     stream_id: Uuid,
     turn_id: Option<Uuid>,
@@ -142,7 +145,7 @@ pub(crate) async fn all_events(
     let mut rows: Vec<EventRow> = Vec::new();
     loop {
         let last = rows.last().map_or(after, |row| row.seq);
-        let batch = records.events(tenant_id, stream_id, turn_id, last, BATCH_ROWS).await?;
+        let batch = streams.events(tenant_id, stream_id, turn_id, last, ReadLimit::rows(BATCH_ROWS)).await?;
         let done = batch.len() < BATCH_ROWS as usize;
         rows.extend(batch);
         if done {

@@ -8,20 +8,19 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::ApiState;
 use super::policy::{ApiCaller, Policy};
 use crate::app::App;
 use crate::metrics::ScrapeFormat;
+use crate::routing::{self, ApiRouter, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Operator.on(routes!(metrics)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Operator.on(routes!(metrics)))
 }
 
 /// The metrics of this process, in the text format of Prometheus, or of OpenMetrics where the request accepts it.
-#[utoipa::path(get, path = "/metrics", operation_id = "metrics", tag = "health",
+#[routing::path(get, path = "/metrics", operation_id = "metrics", tag = "health",
     responses((status = 200, description = "The metrics; docs/metrics.md lists them.", content_type = "text/plain"),
         (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn metrics(ApiCaller { api, .. }: ApiCaller, headers: HeaderMap) -> Response {

@@ -1,8 +1,8 @@
 //! The HTTP API: one file per resource.
 //!
-//! **To add a route:** write the handler with its `#[utoipa::path]`, and list it in its file's `routes()` with a
-//! [`Policy`]. `/openapi.json` is generated from the code; `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi`
-//! writes the committed copy.
+//! **To add a route:** write the handler with its `#[routing::path]`, and list it in its file's `routes()` with a
+//! [`Policy`]. `UPDATE_SNAPSHOTS=1 cargo test -p werkruf --test api_openapi` then writes
+//! `docs/openapi.json`, which the server answers with.
 //!
 //! Invariants: only the routes in `open_routes`, the pages of `connect_pages` and the files of `pages` answer without a credential, and an unknown path needs one too; every authenticated
 //! route has a policy; every error is an [`ApiError`].
@@ -31,6 +31,7 @@ mod envelope;
 mod erasure;
 pub(crate) mod error;
 mod events;
+#[cfg(feature = "openapi")]
 mod examples;
 mod explain;
 #[cfg(feature = "flights")]
@@ -47,7 +48,9 @@ pub(crate) mod knowledge_rights;
 mod legacy;
 pub(crate) mod lookup;
 mod metrics;
+#[cfg(feature = "openapi")]
 mod openapi;
+#[cfg(feature = "openapi")]
 mod openapi_complete;
 pub(crate) mod outage;
 mod outbox;
@@ -80,13 +83,15 @@ use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use http::StatusCode;
+use tokio::sync::oneshot;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa_axum::router::OpenApiRouter;
+use werkruf_contract::BoxFuture;
 use werkruf_runtime::LoopProgress;
 
 use byte_budget::ByteBudget;
 pub use error::ApiError;
 pub use metrics::metrics_router;
+#[cfg(feature = "openapi")]
 pub use openapi::openapi;
 pub use policy::Policy;
 
@@ -96,6 +101,7 @@ use crate::listen::Proxies;
 use crate::mcp::{self, McpServer};
 use crate::openai;
 use crate::openai_path;
+use crate::routing::{self, ApiRouter};
 use crate::whatsapp;
 
 /// The state that all handlers share.
@@ -113,15 +119,22 @@ pub(crate) struct ApiState {
 impl ApiState {
     /// Runs work to its end, also when the client disconnects.
     pub(crate) async fn run_detached<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Result<T, ApiError> {
-        self.app.tasks.spawn(work).await.map_err(|error| {
-            tracing::error!(%error, "a background task of a request panicked or was aborted");
+        let (reply, answer) = oneshot::channel();
+        // One type of task for all requests: tokio's code for each type of task takes kilobytes.
+        let work: BoxFuture<'static, ()> = Box::pin(async move {
+            // The client may have disconnected.
+            let _ = reply.send(work.await);
+        });
+        self.app.tasks.spawn(work);
+        answer.await.map_err(|_| {
+            tracing::error!("a background task of a request panicked or was aborted");
             ApiError::internal()
         })
     }
 }
 
 /// The routes of the kernel that need a credential. A list of functions, because the compiler would merge calls one after another into a single function of 700 KB.
-const KERNEL_ROUTES: &[fn() -> OpenApiRouter<Arc<ApiState>>] = &[
+const KERNEL_ROUTES: &[fn() -> ApiRouter<Arc<ApiState>>] = &[
     chat::routes,
     conversations::routes,
     history::routes,
@@ -159,26 +172,32 @@ const KERNEL_ROUTES: &[fn() -> OpenApiRouter<Arc<ApiState>>] = &[
     mcp::routes,
 ];
 
-/// The routes that need a credential. Each has a policy.
-fn authenticated_routes(on: ModulesOn) -> OpenApiRouter<Arc<ApiState>> {
-    let routes = KERNEL_ROUTES.iter().fold(OpenApiRouter::default(), |routes, part| routes.merge(part()));
-    let routes = routes.merge(module(
-        "knowledge",
-        on.knowledge,
-        knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes()),
-    ));
+/// These routes in one router. Each has a policy.
+fn kernel_routes() -> ApiRouter<Arc<ApiState>> {
+    KERNEL_ROUTES.iter().fold(ApiRouter::default(), |routes, part| routes.merge(part()))
+}
+
+/// The routes of the module `knowledge`.
+fn knowledge_routes() -> ApiRouter<Arc<ApiState>> {
+    knowledge::routes().merge(knowledge_files::routes()).merge(knowledge_rights::routes())
+}
+
+/// The routes of the kernel and of the modules that are compiled in.
+fn authenticated_routes(on: ModulesOn) -> Router<Arc<ApiState>> {
+    let routes = routing::router(kernel_routes()).merge(module("knowledge", on.knowledge, knowledge_routes()));
     #[cfg(feature = "flights")]
     let routes = routes.merge(module("flights", on.flights, flights::routes()));
     routes
 }
 
 /// The routes that need no credential: probes, the sign-in, and webhooks, whose requests are signed.
-fn open_routes() -> OpenApiRouter<Arc<ApiState>> {
+fn open_routes() -> ApiRouter<Arc<ApiState>> {
     health::routes().merge(console::open_routes()).merge(whatsapp::webhook::routes())
 }
 
 /// The routes of a module. While the module is off, each of them answers with an error that names the module.
-fn module(name: &'static str, is_on: bool, routes: OpenApiRouter<Arc<ApiState>>) -> OpenApiRouter<Arc<ApiState>> {
+fn module(name: &'static str, is_on: bool, routes: ApiRouter<Arc<ApiState>>) -> Router<Arc<ApiState>> {
+    let routes = routing::router(routes);
     if is_on {
         return routes;
     }
@@ -192,9 +211,8 @@ pub fn router(app: Arc<App>) -> Router {
     let bytes = Arc::new(ByteBudget::new(app.config.bytes_in_flight));
     let mcp = McpServer::new(app.drained.clone());
     let api = Arc::new(ApiState { app, writer_progress: LoopProgress::default(), proxies, bytes, mcp });
-    let (authenticated_routes, _) = authenticated_routes(api.app.config.modules).split_for_parts();
-    let (open, _) = open_routes().split_for_parts();
-    let router = authenticated_routes
+    let open = routing::router(open_routes());
+    let router = authenticated_routes(api.app.config.modules)
         .method_not_allowed_fallback(envelope::method_not_allowed)
         .fallback(envelope::unknown_route)
         .layer(from_fn_with_state(Arc::clone(&api), byte_budget::hold))

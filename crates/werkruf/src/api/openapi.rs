@@ -1,4 +1,4 @@
-//! Generates the OpenAPI document: routes from their attributes, envelopes and events from the schemas of the contract crate.
+//! Generates the OpenAPI document, which the tests compare with `docs/openapi.json`: routes from their attributes, envelopes and events from the schemas of the contract crate.
 
 use std::sync::LazyLock;
 
@@ -10,8 +10,7 @@ use werkruf_contract::{
     ToolProgress, ToolStarted, schema_of,
 };
 
-use super::{authenticated_routes, examples, open_routes, openapi_complete};
-use crate::config::ModulesOn;
+use super::{examples, kernel_routes, knowledge_routes, open_routes, openapi_complete};
 
 static DOCUMENT: LazyLock<String> = LazyLock::new(write);
 
@@ -21,9 +20,10 @@ pub fn openapi() -> String {
 }
 
 fn write() -> String {
-    let (_, mut description) = authenticated_routes(ModulesOn::ALL).split_for_parts();
-    let (_, public) = open_routes().split_for_parts();
-    description.merge(public);
+    let routes = kernel_routes().merge(knowledge_routes()).merge(open_routes());
+    #[cfg(feature = "flights")]
+    let routes = routes.merge(super::flights::routes());
+    let (_, description) = routes.split_for_parts();
     let mut document = serde_json::to_value(description).unwrap_or(Value::Null);
     document["info"] = json!({
         "title": "Werkruf",

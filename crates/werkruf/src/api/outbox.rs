@@ -6,11 +6,8 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
-use werkruf_store::{OutboxRow, OutboxStatus};
+use werkruf_store::{OutboxFilter, OutboxRow, OutboxStatus};
 
 use super::body::{Params, PathParam};
 use super::error::ApiError;
@@ -18,12 +15,13 @@ use super::page::{self, PageQuery};
 use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, raw};
 use super::{ApiState, lookup};
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
 /// The code of a message that came too late to be answered: sending it again makes it no younger.
 const STALE_INBOUND: &str = "stale_inbound";
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Admin.on(routes!(list)))
         .routes(Policy::Admin.on(routes!(release_all)))
         .routes(Policy::Admin.on(routes!(show)))
@@ -111,7 +109,7 @@ struct OutboxList<'a> {
 }
 
 /// The rows of the tenant's outbox, without what they carry.
-#[utoipa::path(get, path = "/api/outbox", operation_id = "list_outbox", tag = "outbox", params(OutboxQuery, PageQuery),
+#[routing::path(get, path = "/api/outbox", operation_id = "list_outbox", tag = "outbox", params(OutboxQuery, PageQuery),
     responses((status = 200, body = OutboxList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn list(
     ApiCaller { api, identity }: ApiCaller,
@@ -123,13 +121,14 @@ async fn list(
         let names = OutboxStatus::ALL.map(OutboxStatus::as_str).join(", ");
         OutboxStatus::from_name(&text).ok_or_else(|| ApiError::invalid(format!("status takes one of {names}.")))
     });
-    let rows = api.app.store.outbox(identity.tenant_id, status.transpose()?, page).await?;
+    let filter = OutboxFilter { status: status.transpose()?, ..OutboxFilter::default() };
+    let rows = api.app.store.outbox(identity.tenant_id, filter, page).await?;
     let outbox = rows.iter().map(RowView::new).collect();
     Ok(Json(OutboxList { outbox, next_after: page::next_after(&rows, &page, |row| row.id) }).into_response())
 }
 
 /// One row, with what it carries.
-#[utoipa::path(get, path = "/api/outbox/{id}", operation_id = "get_outbox_row", tag = "outbox",
+#[routing::path(get, path = "/api/outbox/{id}", operation_id = "get_outbox_row", tag = "outbox",
     params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = RowView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
@@ -138,7 +137,7 @@ async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) 
 }
 
 /// Sends a dead row again, with no attempts counted, and the later parts that died with it.
-#[utoipa::path(post, path = "/api/outbox/{id}/retry", operation_id = "retry_outbox_row", tag = "outbox",
+#[routing::path(post, path = "/api/outbox/{id}/retry", operation_id = "retry_outbox_row", tag = "outbox",
     params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = RowView), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`not_dead`, `stale_inbound`")))]
@@ -148,7 +147,7 @@ async fn retry(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam)
         return Err(ApiError::conflict("stale_inbound", "This message came too late to be answered; write to the person instead."));
     }
     let id = row.id;
-    if api.app.store.retry_outbox(identity.tenant_id, id, identity.author(), api.app.clock.now()).await? {
+    if api.app.administration_store.retry_outbox(identity.tenant_id, id, identity.author(), api.app.clock.now()).await? {
         api.app.runtime.wake_outbox();
     } else {
         let message = format!("This row is {}; only a dead one can be sent again.", row.status.as_str());
@@ -165,7 +164,7 @@ struct Released {
 }
 
 /// Sends one row that a restore holds.
-#[utoipa::path(post, path = "/api/outbox/{id}/release", operation_id = "release_outbox_row", tag = "outbox",
+#[routing::path(post, path = "/api/outbox/{id}/release", operation_id = "release_outbox_row", tag = "outbox",
     params(("id" = String, Path, description = "Id, or a unique beginning or end of it.")),
     responses((status = 200, body = Released), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`not_held`")))]
@@ -179,7 +178,7 @@ async fn release(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathPara
 }
 
 /// Sends all rows of the tenant that a restore holds.
-#[utoipa::path(post, path = "/api/outbox/release", operation_id = "release_outbox", tag = "outbox",
+#[routing::path(post, path = "/api/outbox/release", operation_id = "release_outbox", tag = "outbox",
     responses((status = 200, body = Released), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn release_all(ApiCaller { api, identity }: ApiCaller) -> Result<Response, ApiError> {
     let released = release_rows(&api, &identity, None).await?;
@@ -187,7 +186,7 @@ async fn release_all(ApiCaller { api, identity }: ApiCaller) -> Result<Response,
 }
 
 async fn release_rows(api: &ApiState, identity: &crate::identity::Identity, id: Option<Uuid>) -> Result<u64, ApiError> {
-    let released = api.app.store.release_outbox(identity.tenant_id, id, identity.author(), api.app.clock.now()).await?;
+    let released = api.app.administration_store.release_outbox(identity.tenant_id, id, identity.author(), api.app.clock.now()).await?;
     if released > 0 {
         api.app.runtime.wake_outbox();
     }

@@ -1,11 +1,11 @@
 //! Pagination: every list is `{<name>: [], next_after}`.
 
 use serde::Deserialize;
-use utoipa::IntoParams;
 use werkruf_contract::Uuid;
 use werkruf_store::{ListRow, Order, Page};
 
 use super::error::ApiError;
+use crate::routing::IntoParams;
 
 const MAX_LIMIT: u32 = 1000;
 /// A page ends with the row that makes its rows this large together, so an answer has a bound.

@@ -1,5 +1,6 @@
 //! The pages of the console and of the API reference. Their files are part of the program (`build.rs`), and no page runs a script that is not.
 
+use std::borrow::Cow;
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
 
@@ -54,6 +55,11 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 const HASHED: &str = "assets/";
 /// The views of the console, by the first part of their paths.
 const VIEWS: [&str; 10] = ["approvals", "audit", "calls", "chat", "knowledge", "outbox", "people", "tools", "turns", "usage"];
+
+/// The OpenAPI document. It describes the routes of every module that is compiled in, also of those that are off.
+pub(super) fn openapi() -> Cow<'static, str> {
+    OPENAPI.first().map_or(Cow::Borrowed("{}"), |file| String::from_utf8_lossy(file.plain()))
+}
 
 /// Whether this program has the console.
 pub(crate) fn has_console() -> bool {

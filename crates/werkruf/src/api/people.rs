@@ -9,9 +9,6 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_store::{EditRefusal, NumberPage, PeopleEdit, PeopleKind, PeopleRow, Uses};
 
 use super::ApiState;
@@ -26,9 +23,10 @@ use super::people_schemas::{
 use super::policy::{ApiCaller, Policy};
 use crate::config::UnknownUsers;
 use crate::identity::Identity;
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Admin.on(routes!(list_users, create_user)))
         .routes(Policy::Admin.on(routes!(get_user, change_user, deactivate_user)))
         .routes(Policy::Admin.on(routes!(put_user_roles)))
@@ -94,7 +92,7 @@ struct BranchList {
 }
 
 /// The users of the tenant, with those who are not active.
-#[utoipa::path(get, path = "/api/people/users", operation_id = "list_users", tag = "people", params(NumberQuery),
+#[routing::path(get, path = "/api/people/users", operation_id = "list_users", tag = "people", params(NumberQuery),
     responses((status = 200, body = UserList)))]
 async fn list_users(caller: ApiCaller, Params(query): Params<NumberQuery>) -> Result<Json<UserList>, ApiError> {
     let (users, next_after) = list(&caller, PeopleKind::User, &query).await?;
@@ -102,7 +100,7 @@ async fn list_users(caller: ApiCaller, Params(query): Params<NumberQuery>) -> Re
 }
 
 /// Makes a user. Without an id the user gets the next free one.
-#[utoipa::path(post, path = "/api/people/users", operation_id = "create_user", tag = "people", request_body = NewUserSchema,
+#[routing::path(post, path = "/api/people/users", operation_id = "create_user", tag = "people", request_body = NewUserSchema,
     responses((status = 201, body = UserSchema), (status = 409, body = ref("#/components/schemas/Error"), description = "`id_taken`"),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn create_user(caller: ApiCaller, body: RequestBody) -> Result<Response, ApiError> {
@@ -110,7 +108,7 @@ async fn create_user(caller: ApiCaller, body: RequestBody) -> Result<Response, A
 }
 
 /// One user.
-#[utoipa::path(get, path = "/api/people/users/{id}", operation_id = "get_user", tag = "people",
+#[routing::path(get, path = "/api/people/users/{id}", operation_id = "get_user", tag = "people",
     params(("id" = String, Path, description = "The user's number, or `ext:` and the external id.")),
     responses((status = 200, body = UserSchema), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn get_user(caller: ApiCaller, PathParam(id): PathParam) -> Result<Json<PeopleRow>, ApiError> {
@@ -119,7 +117,7 @@ async fn get_user(caller: ApiCaller, PathParam(id): PathParam) -> Result<Json<Pe
 }
 
 /// Changes a user: fields that are not named stay. `active: true` brings a deactivated user back.
-#[utoipa::path(patch, path = "/api/people/users/{id}", operation_id = "change_user", tag = "people", params(("id" = String, Path)),
+#[routing::path(patch, path = "/api/people/users/{id}", operation_id = "change_user", tag = "people", params(("id" = String, Path)),
     request_body = UserChangeSchema, responses((status = 200, body = UserSchema), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn change_user(caller: ApiCaller, PathParam(id): PathParam, body: RequestBody) -> Result<Json<PeopleRow>, ApiError> {
@@ -129,7 +127,7 @@ async fn change_user(caller: ApiCaller, PathParam(id): PathParam, body: RequestB
 
 /// Deactivates a user: their keys and tokens stop working, and their open event streams end within five seconds. Everything stored stays;
 /// `POST …/erase` erases it.
-#[utoipa::path(delete, path = "/api/people/users/{id}", operation_id = "deactivate_user", tag = "people", params(("id" = String, Path)),
+#[routing::path(delete, path = "/api/people/users/{id}", operation_id = "deactivate_user", tag = "people", params(("id" = String, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn deactivate_user(caller: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
     let id = user_number(&caller, id).await?;
@@ -137,7 +135,7 @@ async fn deactivate_user(caller: ApiCaller, PathParam(id): PathParam) -> Result<
 }
 
 /// Sets all roles of a user.
-#[utoipa::path(put, path = "/api/people/users/{id}/roles", operation_id = "put_user_roles", tag = "people", params(("id" = String, Path)),
+#[routing::path(put, path = "/api/people/users/{id}/roles", operation_id = "put_user_roles", tag = "people", params(("id" = String, Path)),
     request_body = UserRoles, responses((status = 200, body = UserSchema), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn put_user_roles(caller: ApiCaller, PathParam(id): PathParam, body: RequestBody) -> Result<Json<PeopleRow>, ApiError> {
@@ -150,7 +148,7 @@ async fn put_user_roles(caller: ApiCaller, PathParam(id): PathParam, body: Reque
 }
 
 /// The roles of the tenant.
-#[utoipa::path(get, path = "/api/people/roles", operation_id = "list_roles", tag = "people", params(NumberQuery),
+#[routing::path(get, path = "/api/people/roles", operation_id = "list_roles", tag = "people", params(NumberQuery),
     responses((status = 200, body = RoleList)))]
 async fn list_roles(caller: ApiCaller, Params(query): Params<NumberQuery>) -> Result<Json<RoleList>, ApiError> {
     let (roles, next_after) = list(&caller, PeopleKind::Role, &query).await?;
@@ -158,7 +156,7 @@ async fn list_roles(caller: ApiCaller, Params(query): Params<NumberQuery>) -> Re
 }
 
 /// Makes a role.
-#[utoipa::path(post, path = "/api/people/roles", operation_id = "create_role", tag = "people", request_body = NewRoleSchema,
+#[routing::path(post, path = "/api/people/roles", operation_id = "create_role", tag = "people", request_body = NewRoleSchema,
     responses((status = 201, body = RoleSchema), (status = 409, body = ref("#/components/schemas/Error"), description = "`id_taken` or `name_taken`"),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn create_role(caller: ApiCaller, body: RequestBody) -> Result<Response, ApiError> {
@@ -166,14 +164,14 @@ async fn create_role(caller: ApiCaller, body: RequestBody) -> Result<Response, A
 }
 
 /// One role.
-#[utoipa::path(get, path = "/api/people/roles/{id}", operation_id = "get_role", tag = "people", params(("id" = i64, Path)),
+#[routing::path(get, path = "/api/people/roles/{id}", operation_id = "get_role", tag = "people", params(("id" = i64, Path)),
     responses((status = 200, body = RoleSchema), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn get_role(caller: ApiCaller, PathParam(id): PathParam) -> Result<Json<PeopleRow>, ApiError> {
     show(&caller, PeopleKind::Role, number(PeopleKind::Role, &id)?).await
 }
 
 /// Changes a role: fields that are not named stay.
-#[utoipa::path(patch, path = "/api/people/roles/{id}", operation_id = "change_role", tag = "people", params(("id" = i64, Path)),
+#[routing::path(patch, path = "/api/people/roles/{id}", operation_id = "change_role", tag = "people", params(("id" = i64, Path)),
     request_body = RoleChangeSchema, responses((status = 200, body = RoleSchema), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`in_use` or `name_taken`"),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
@@ -182,7 +180,7 @@ async fn change_role(caller: ApiCaller, PathParam(id): PathParam, body: RequestB
 }
 
 /// Deletes a role that nobody has and nothing names.
-#[utoipa::path(delete, path = "/api/people/roles/{id}", operation_id = "delete_role", tag = "people", params(("id" = i64, Path)),
+#[routing::path(delete, path = "/api/people/roles/{id}", operation_id = "delete_role", tag = "people", params(("id" = i64, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`in_use`")))]
 async fn delete_role(caller: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
@@ -190,7 +188,7 @@ async fn delete_role(caller: ApiCaller, PathParam(id): PathParam) -> Result<Stat
 }
 
 /// Sets all permissions of a role.
-#[utoipa::path(put, path = "/api/people/roles/{id}/permissions", operation_id = "put_role_permissions", tag = "people",
+#[routing::path(put, path = "/api/people/roles/{id}/permissions", operation_id = "put_role_permissions", tag = "people",
     params(("id" = i64, Path)), request_body = Vec<PermissionSchema>,
     responses((status = 200, body = RoleSchema), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
@@ -205,7 +203,7 @@ async fn put_role_permissions(caller: ApiCaller, PathParam(id): PathParam, body:
 }
 
 /// The branches of the tenant.
-#[utoipa::path(get, path = "/api/people/branches", operation_id = "list_branches", tag = "people", params(NumberQuery),
+#[routing::path(get, path = "/api/people/branches", operation_id = "list_branches", tag = "people", params(NumberQuery),
     responses((status = 200, body = BranchList)))]
 async fn list_branches(caller: ApiCaller, Params(query): Params<NumberQuery>) -> Result<Json<BranchList>, ApiError> {
     let (branches, next_after) = list(&caller, PeopleKind::Branch, &query).await?;
@@ -213,7 +211,7 @@ async fn list_branches(caller: ApiCaller, Params(query): Params<NumberQuery>) ->
 }
 
 /// Makes a branch.
-#[utoipa::path(post, path = "/api/people/branches", operation_id = "create_branch", tag = "people", request_body = NewBranchSchema,
+#[routing::path(post, path = "/api/people/branches", operation_id = "create_branch", tag = "people", request_body = NewBranchSchema,
     responses((status = 201, body = BranchSchema), (status = 409, body = ref("#/components/schemas/Error"), description = "`id_taken`"),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn create_branch(caller: ApiCaller, body: RequestBody) -> Result<Response, ApiError> {
@@ -221,14 +219,14 @@ async fn create_branch(caller: ApiCaller, body: RequestBody) -> Result<Response,
 }
 
 /// One branch.
-#[utoipa::path(get, path = "/api/people/branches/{id}", operation_id = "get_branch", tag = "people", params(("id" = i64, Path)),
+#[routing::path(get, path = "/api/people/branches/{id}", operation_id = "get_branch", tag = "people", params(("id" = i64, Path)),
     responses((status = 200, body = BranchSchema), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn get_branch(caller: ApiCaller, PathParam(id): PathParam) -> Result<Json<PeopleRow>, ApiError> {
     show(&caller, PeopleKind::Branch, number(PeopleKind::Branch, &id)?).await
 }
 
 /// Changes a branch: fields that are not named stay.
-#[utoipa::path(patch, path = "/api/people/branches/{id}", operation_id = "change_branch", tag = "people", params(("id" = i64, Path)),
+#[routing::path(patch, path = "/api/people/branches/{id}", operation_id = "change_branch", tag = "people", params(("id" = i64, Path)),
     request_body = BranchChangeSchema, responses((status = 200, body = BranchSchema), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`people_invalid`")))]
 async fn change_branch(caller: ApiCaller, PathParam(id): PathParam, body: RequestBody) -> Result<Json<PeopleRow>, ApiError> {
@@ -236,7 +234,7 @@ async fn change_branch(caller: ApiCaller, PathParam(id): PathParam, body: Reques
 }
 
 /// Deletes a branch that no user and no row has.
-#[utoipa::path(delete, path = "/api/people/branches/{id}", operation_id = "delete_branch", tag = "people", params(("id" = i64, Path)),
+#[routing::path(delete, path = "/api/people/branches/{id}", operation_id = "delete_branch", tag = "people", params(("id" = i64, Path)),
     responses((status = 204), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`in_use`")))]
 async fn delete_branch(caller: ApiCaller, PathParam(id): PathParam) -> Result<StatusCode, ApiError> {
@@ -244,13 +242,13 @@ async fn delete_branch(caller: ApiCaller, PathParam(id): PathParam) -> Result<St
 }
 
 async fn list(caller: &ApiCaller, kind: PeopleKind, query: &NumberQuery) -> Result<(Vec<PeopleRow>, Option<i64>), ApiError> {
-    let found = caller.api.app.store.people(caller.identity.tenant_id, kind, query.page()?).await?;
+    let found = caller.api.app.administration_store.people(caller.identity.tenant_id, kind, query.page()?).await?;
     let next_after = found.rows.last().filter(|_| found.is_full).map(PeopleRow::id);
     Ok((found.rows, next_after))
 }
 
 async fn show(caller: &ApiCaller, kind: PeopleKind, id: i64) -> Result<Json<PeopleRow>, ApiError> {
-    let row = caller.api.app.store.people_row(caller.identity.tenant_id, kind, id).await?;
+    let row = caller.api.app.administration_store.people_row(caller.identity.tenant_id, kind, id).await?;
     row.map(Json).ok_or_else(|| ApiError::not_found(kind.name()))
 }
 
@@ -280,7 +278,7 @@ async fn edit_with_paths(caller: &ApiCaller, kind: PeopleKind, edit: PeopleEdit,
     }
     let Identity { tenant_id, .. } = *caller.identity;
     let (app, by) = (&caller.api.app, caller.identity.author());
-    let edited = app.store.edit_people(tenant_id, kind, edit, by, app.clock.now()).await?;
+    let edited = app.administration_store.edit_people(tenant_id, kind, edit, by, app.clock.now()).await?;
     edited.map_err(|refusal| match refusal {
         EditRefusal::Unknown => ApiError::not_found(kind.name()),
         EditRefusal::Taken(id) => {
@@ -321,7 +319,8 @@ async fn keep_guest_role(caller: &ApiCaller, edit: &PeopleEdit) -> Result<(), Ap
         },
     };
     let makes_guests = config.auth.unknown_users == UnknownUsers::Guest || !config.tokens.is_empty();
-    let role = if makes_guests { app.store.people_row(caller.identity.tenant_id, PeopleKind::Role, id).await? } else { None };
+    let role =
+        if makes_guests { app.administration_store.people_row(caller.identity.tenant_id, PeopleKind::Role, id).await? } else { None };
     match role {
         Some(PeopleRow::Role(role)) if role.name == config.auth.guest_role && name.as_ref() != Some(&role.name) => {
             let message = format!("[auth] guest_role in the configuration is \"{}\"; name another role there first.", role.name);

@@ -6,9 +6,6 @@ use axum::Json;
 use axum::extract::{FromRequestParts, Path};
 use http::request::Parts;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{HeldPermission, Need, Principal, Scope, ToolSpec};
 use werkruf_store::{NewUser, PeopleKind, PeopleRow};
 
@@ -18,9 +15,10 @@ use super::error::ApiError;
 use super::people::user_number;
 use super::policy::{ApiCaller, Policy};
 use super::tools::tool_of_tenant;
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Admin.on(routes!(may)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Admin.on(routes!(may)))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -60,7 +58,7 @@ impl<S: Send + Sync> FromRequestParts<S> for UserAndTool {
 }
 
 /// Whether a user may use a tool, by all roles, those of a token included; with `user_id`, whether the rows of that other user too.
-#[utoipa::path(get, path = "/api/people/users/{id}/may/{tool}", operation_id = "user_may", tag = "people",
+#[routing::path(get, path = "/api/people/users/{id}/may/{tool}", operation_id = "user_may", tag = "people",
     params(("id" = String, Path, description = "The user's number, or `ext:` and the external id."), ("tool" = String, Path), MayQuery),
     responses((status = 200, body = May), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn may(caller: ApiCaller, UserAndTool(user, tool): UserAndTool, Params(query): Params<MayQuery>) -> Result<Json<May>, ApiError> {
@@ -80,7 +78,7 @@ async fn may(caller: ApiCaller, UserAndTool(user, tool): UserAndTool, Params(que
 }
 
 async fn user_row(caller: &ApiCaller, id: i64) -> Result<NewUser, ApiError> {
-    match caller.api.app.store.people_row(caller.identity.tenant_id, PeopleKind::User, id).await? {
+    match caller.api.app.administration_store.people_row(caller.identity.tenant_id, PeopleKind::User, id).await? {
         Some(PeopleRow::User(user)) => Ok(user),
         _ => Err(ApiError::not_found("user")),
     }

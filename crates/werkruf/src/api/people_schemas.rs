@@ -1,7 +1,7 @@
 //! The OpenAPI schemas of users, roles and branches: as they are returned, made and changed. The store reads the fields itself, to report
 //! the path of each error.
 
-use utoipa::ToSchema;
+use crate::routing::ToSchema;
 
 /// A user.
 #[derive(ToSchema)]

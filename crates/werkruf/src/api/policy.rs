@@ -9,7 +9,6 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderValue;
 use http::header::CACHE_CONTROL;
 use http::request::Parts;
-use utoipa_axum::router::{UtoipaMethodRouter, UtoipaMethodRouterExt};
 
 use super::ApiState;
 use super::error::ApiError;
@@ -17,6 +16,7 @@ use crate::identity::Identity;
 use crate::identity::access::admit;
 use crate::identity::origin::RequestHead;
 use crate::listen::client_address;
+use crate::routing::{Routes, with_methods};
 
 /// The scopes that a route needs, and whether the request must name a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,8 +86,8 @@ impl Policy {
     }
 
     /// Adds this policy to routes.
-    pub(crate) fn on(self, routes: UtoipaMethodRouter<Arc<ApiState>>) -> UtoipaMethodRouter<Arc<ApiState>> {
-        routes.map(|methods| {
+    pub(crate) fn on(self, routes: Routes<Arc<ApiState>>) -> Routes<Arc<ApiState>> {
+        with_methods(routes, |methods| {
             methods
                 .route_layer(from_fn(move |identity: Authenticated, request: Request, next: Next| enforce(self, identity, request, next)))
         })

@@ -6,18 +6,16 @@ use axum::Json;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_store::{Act, SERVER_CHAIN};
 
 use super::ApiState;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 use crate::start_error::StartError;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Operator.on(routes!(reload)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Operator.on(routes!(reload)))
 }
 
 #[derive(Serialize, ToSchema)]
@@ -26,7 +24,7 @@ struct Reloaded {
 }
 
 /// Reloads the configuration. A configuration with errors changes nothing.
-#[utoipa::path(post, path = "/api/admin/reload", tag = "admin",
+#[routing::path(post, path = "/api/admin/reload", tag = "admin",
     responses((status = 200, body = Reloaded),
         (status = 403, body = ref("#/components/schemas/Error"), description = "Only the operator may reload."),
         (status = 422, body = ref("#/components/schemas/Error"), description = "`invalid_config`, with the errors in `details`.")))]

@@ -64,7 +64,7 @@ async fn stored_stream(api: &ApiState, turn: &TurnRow) -> Result<Response, ApiEr
     let records = api.app.records();
     let stream_id = lookup::stream_of(turn);
     let mut out = BytesMut::new();
-    for row in lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await? {
+    for row in lookup::all_events(api.app.streams(), turn.tenant_id, stream_id, Some(turn.id), 0).await? {
         let data = complete_event(records, turn.tenant_id, stream_id, &row).await?;
         sse::frame(&mut out, Some(row.seq), row.kind, &data);
     }
@@ -74,7 +74,7 @@ async fn stored_stream(api: &ApiState, turn: &TurnRow) -> Result<Response, ApiEr
 async fn stored_answer(api: &ApiState, turn: &TurnRow) -> Result<Response, ApiError> {
     let records = api.app.records();
     let stream_id = lookup::stream_of(turn);
-    let rows = lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await?;
+    let rows = lookup::all_events(api.app.streams(), turn.tenant_id, stream_id, Some(turn.id), 0).await?;
     let last = rows.iter().find(|row| row.kind.ends_turn()).ok_or_else(turn_deleted)?;
     let data = complete_event(records, turn.tenant_id, stream_id, last).await?;
     answer::ended(turn.conversation_id, last.kind, data.into_bytes())

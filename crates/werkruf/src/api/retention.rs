@@ -4,18 +4,16 @@ use std::sync::Arc;
 
 use axum::Json;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body};
 use crate::retention;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Operator.on(routes!(run_retention)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Operator.on(routes!(run_retention)))
 }
 
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -50,7 +48,7 @@ struct RetentionReport {
 }
 
 /// Deletes rows that are older than `[retention]` allows. It affects every tenant, so only the operator may request it.
-#[utoipa::path(post, path = "/api/admin/retention", tag = "admin", request_body = RetentionRequest,
+#[routing::path(post, path = "/api/admin/retention", tag = "admin", request_body = RetentionRequest,
     responses((status = 200, body = RetentionReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn run_retention(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Json<RetentionReport>, ApiError> {
     let raw = body::bytes(body).await?;

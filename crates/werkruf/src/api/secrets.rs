@@ -5,18 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 use crate::secret_key::rotate;
 use crate::start_error::StartError;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Operator.on(routes!(rotate_secrets)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Operator.on(routes!(rotate_secrets)))
 }
 
 #[derive(Deserialize, Default, ToSchema)]
@@ -42,7 +40,7 @@ struct RotatedSecrets {
 }
 
 /// Encrypts every stored secret with the newest key. Where the key is in a file, a new one is made.
-#[utoipa::path(post, path = "/api/admin/secrets/rotate", tag = "admin", request_body = RotationRequest,
+#[routing::path(post, path = "/api/admin/secrets/rotate", tag = "admin", request_body = RotationRequest,
     responses((status = 200, body = RotatedSecrets), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn rotate_secrets(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Json<RotatedSecrets>, ApiError> {
     let raw = body::bytes(body).await?;

@@ -5,22 +5,20 @@ use std::sync::Arc;
 use axum::Json;
 use jiff::SignedDuration;
 use serde::Serialize;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_store::RowCounts;
 
 use super::ApiState;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 use crate::{provider, version};
 
 /// Calls of this span are recent.
 const RECENT: SignedDuration = SignedDuration::from_hours(24);
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Operator.on(routes!(status)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Operator.on(routes!(status)))
 }
 
 #[derive(Serialize, ToSchema)]
@@ -41,7 +39,7 @@ struct Status {
 }
 
 /// What this server is, and how much it has and has to do.
-#[utoipa::path(get, path = "/api/admin/status", operation_id = "status", tag = "admin",
+#[routing::path(get, path = "/api/admin/status", operation_id = "status", tag = "admin",
     responses((status = 200, body = Status), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn status(ApiCaller { api, .. }: ApiCaller) -> Result<Json<Status>, ApiError> {
     let app = &api.app;
@@ -56,6 +54,6 @@ async fn status(ApiCaller { api, .. }: ApiCaller) -> Result<Json<Status>, ApiErr
         database: app.config.database.to_string(),
         model: provider::describe(&app.config.model),
         modules: app.modules.on.names(),
-        counts: app.records().row_counts(first).await?,
+        counts: app.monitoring_store.row_counts(first).await?,
     }))
 }

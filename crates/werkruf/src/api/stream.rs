@@ -11,9 +11,6 @@ use serde::Serialize;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Interval;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{Principal, Uuid};
 use werkruf_store::{HintKind, HintRow, SERVER_CHAIN, StoreError};
 
@@ -24,12 +21,13 @@ use super::sse::{KEEP_ALIVE, RETRY_HINT, keep_alive_timer, response};
 use crate::app::App;
 use crate::hint_feed::{HintBatch, HintFeeds};
 use crate::identity::{Identity, Visibility};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 const OPENED: &[u8] = b": open\n\n";
 const RESET: &[u8] = b"event: reset\ndata: {\"kind\":\"reset\"}\n\n";
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Read.on(routes!(follow)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Read.on(routes!(follow)))
 }
 
 /// One hint. The page asks for the row that it names.
@@ -45,7 +43,7 @@ struct HintView<'a> {
 
 /// Hints about what the caller may see. A hint has no number and is not repeated. After `event: reset`, and after a new connection, the page asks
 /// for everything again.
-#[utoipa::path(get, path = "/api/stream", operation_id = "stream_hints", tag = "console",
+#[routing::path(get, path = "/api/stream", operation_id = "stream_hints", tag = "console",
     responses((status = 200, body = HintView, content_type = "text/event-stream", description = "One event without a name for each hint; `reset` after a gap."),
         (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn follow(ApiCaller { api, identity }: ApiCaller) -> Result<Response, ApiError> {

@@ -6,9 +6,6 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use jiff::SignedDuration;
 use serde::Serialize;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{Usage, Uuid};
 use werkruf_store::{CallFilter, CallRow, Page, StoreError, TurnRequest, TurnRow};
 
@@ -19,14 +16,15 @@ use super::turns::TurnView;
 use super::view::Iso;
 use super::{ApiState, lookup};
 use crate::hint_feed::first_id;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 /// A turn has at most this many calls in its timeline.
 const MAX_CALLS: u32 = 1000;
 /// Usage rows of a turn may be written so long after its end.
 const LATE: SignedDuration = SignedDuration::from_hours(1);
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Read.on(routes!(show)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Read.on(routes!(show)))
 }
 
 /// A model request or a call.
@@ -63,7 +61,7 @@ struct Timeline<'a> {
 }
 
 /// The model requests and calls of a turn. Only requests whose usage rows still exist are shown.
-#[utoipa::path(get, path = "/api/turns/{id}/timeline", operation_id = "get_turn_timeline", tag = "turns", params(("id" = String, Path)),
+#[routing::path(get, path = "/api/turns/{id}/timeline", operation_id = "get_turn_timeline", tag = "turns", params(("id" = String, Path)),
     responses((status = 200, body = Timeline), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let turn = lookup::turn(&api, &identity, &id).await?;
@@ -77,7 +75,7 @@ async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) 
 
 async fn requests_of(api: &ApiState, turn: &TurnRow) -> Result<Vec<TurnRequest>, StoreError> {
     let until = turn.finished_at.and_then(|end| end.checked_add(LATE).ok()).map_or(Uuid::max(), first_id);
-    api.app.store.turn_requests(turn.tenant_id, turn.id, until).await
+    api.app.monitoring_store.turn_requests(turn.tenant_id, turn.id, until).await
 }
 
 /// What a call used: the model requests of its tool, and the tool's own price. `None` where it used nothing that is counted.

@@ -5,9 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_runtime::LeftOutTool;
 use werkruf_store::ToolPin;
 use werkruf_tools::McpServerState;
@@ -17,9 +14,10 @@ use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use super::{ApiState, body};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Operator.on(routes!(list))).routes(Policy::Operator.on(routes!(accept)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Operator.on(routes!(list))).routes(Policy::Operator.on(routes!(accept)))
 }
 
 /// A tool that an MCP server could not bring in.
@@ -117,7 +115,7 @@ struct Acceptance {
 }
 
 /// The MCP servers of the configuration, and the definitions of all tools that they ever offered.
-#[utoipa::path(get, path = "/api/admin/tools", operation_id = "list_foreign_tools", tag = "admin", responses((status = 200, body = ForeignTools),
+#[routing::path(get, path = "/api/admin/tools", operation_id = "list_foreign_tools", tag = "admin", responses((status = 200, body = ForeignTools),
     (status = 403, body = ref("#/components/schemas/Error"), description = "Only the operator may see them.")))]
 async fn list(ApiCaller { api, .. }: ApiCaller) -> Result<Json<ForeignTools>, ApiError> {
     let pins = api.app.database.tool_pins().tool_pins().await?;
@@ -127,7 +125,7 @@ async fn list(ApiCaller { api, .. }: ApiCaller) -> Result<Json<ForeignTools>, Ap
 }
 
 /// Accepts the changed definition of a tool, which is then offered again.
-#[utoipa::path(post, path = "/api/admin/tools/{name}/accept", operation_id = "accept_tool", tag = "admin",
+#[routing::path(post, path = "/api/admin/tools/{name}/accept", operation_id = "accept_tool", tag = "admin",
     params(("name" = String, Path, description = "The tool, with the prefix of its server.")), request_body = Acceptance,
     responses((status = 200, body = PinView), (status = 404, body = ref("#/components/schemas/Error"), description = "No such tool has changed."),
         (status = 403, body = ref("#/components/schemas/Error"), description = "Only the operator may accept a tool.")))]

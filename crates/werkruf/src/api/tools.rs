@@ -6,9 +6,6 @@ use std::time::Duration;
 use axum::Json;
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{Tenant, Trust};
 use werkruf_runtime::{Entry, Registry};
 
@@ -17,9 +14,10 @@ use super::body::PathParam;
 use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use crate::identity::Identity;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::ReadTools.on(routes!(list))).routes(Policy::ReadTools.on(routes!(show)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::ReadTools.on(routes!(list))).routes(Policy::ReadTools.on(routes!(show)))
 }
 
 /// A tool.
@@ -93,7 +91,7 @@ struct ToolList {
 }
 
 /// All tools, in the order of their registration.
-#[utoipa::path(get, path = "/api/tools", operation_id = "list_tools", tag = "tools", responses((status = 200, body = ToolList)))]
+#[routing::path(get, path = "/api/tools", operation_id = "list_tools", tag = "tools", responses((status = 200, body = ToolList)))]
 async fn list(ApiCaller { api, identity }: ApiCaller) -> Result<Json<ToolList>, ApiError> {
     let setup = api.app.runtime.setup();
     let slug = tenant_slug(&api, &identity, &setup.registry).await?;
@@ -115,7 +113,7 @@ pub(crate) async fn tenant_slug(api: &ApiState, identity: &Identity, registry: &
 }
 
 /// One tool.
-#[utoipa::path(get, path = "/api/tools/{name}", operation_id = "get_tool", tag = "tools", params(("name" = String, Path, description = "The tool.")),
+#[routing::path(get, path = "/api/tools/{name}", operation_id = "get_tool", tag = "tools", params(("name" = String, Path, description = "The tool.")),
     responses((status = 200, body = ToolView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(caller: ApiCaller, PathParam(name): PathParam) -> Result<Json<ToolView>, ApiError> {
     let entry = tool_of_tenant(&caller, &name).await?;

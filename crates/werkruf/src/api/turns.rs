@@ -7,9 +7,6 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{TurnStatus, Uuid};
 use werkruf_store::TurnRow;
 
@@ -19,9 +16,10 @@ use super::error::ApiError;
 use super::policy::{ApiCaller, Policy};
 use super::view::{Iso, error_detail};
 use super::{ApiState, lookup};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Read.on(routes!(show))).routes(Policy::Change.on(routes!(cancel)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Read.on(routes!(show))).routes(Policy::Change.on(routes!(cancel)))
 }
 
 #[derive(Serialize, ToSchema)]
@@ -65,7 +63,7 @@ impl<'a> TurnView<'a> {
 }
 
 /// One turn.
-#[utoipa::path(get, path = "/api/turns/{id}", operation_id = "get_turn", tag = "turns", params(("id" = String, Path)),
+#[routing::path(get, path = "/api/turns/{id}", operation_id = "get_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 200, body = TurnView), (status = 404, body = ref("#/components/schemas/Error"))))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let row = lookup::turn(&api, &identity, &id).await?;
@@ -73,7 +71,7 @@ async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) 
 }
 
 /// Requests the cancellation of a turn. The turn ends with `canceled`.
-#[utoipa::path(post, path = "/api/turns/{id}/cancel", operation_id = "cancel_turn", tag = "turns", params(("id" = String, Path)),
+#[routing::path(post, path = "/api/turns/{id}/cancel", operation_id = "cancel_turn", tag = "turns", params(("id" = String, Path)),
     responses((status = 202, body = RunningTurn), (status = 404, body = ref("#/components/schemas/Error")),
         (status = 409, body = ref("#/components/schemas/Error"), description = "`already_finished`")))]
 async fn cancel(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {

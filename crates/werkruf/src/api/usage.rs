@@ -7,9 +7,6 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{UsageGroup, UsageQuery, UsageRequest, UsageSum};
 
@@ -20,12 +17,13 @@ use super::page;
 use super::policy::{ApiCaller, Policy};
 use super::view::Iso;
 use crate::identity::Visibility;
+use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
 /// How far back a statistic goes by default.
 const DEFAULT_SPAN: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Read.on(routes!(usage))).routes(Policy::Admin.on(routes!(usage_requests)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Read.on(routes!(usage))).routes(Policy::Admin.on(routes!(usage_requests)))
 }
 
 /// Selects what is summed.
@@ -97,7 +95,7 @@ struct UsageReport {
 }
 
 /// Usage and cost, of the tenant with scope admin, else of the user.
-#[utoipa::path(get, path = "/api/usage", operation_id = "usage", tag = "usage", params(SumQuery),
+#[routing::path(get, path = "/api/usage", operation_id = "usage", tag = "usage", params(SumQuery),
     responses((status = 200, body = UsageReport), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn usage(ApiCaller { api, identity }: ApiCaller, Params(query): Params<SumQuery>) -> Result<Json<UsageReport>, ApiError> {
     let name = query.group_by.as_deref().unwrap_or("day");
@@ -110,7 +108,7 @@ async fn usage(ApiCaller { api, identity }: ApiCaller, Params(query): Params<Sum
         Visibility::All => None,
         Visibility::Own(user_id) => Some(user_id),
     };
-    let sums = api.app.store.usage_sums(UsageQuery { tenant_id: identity.tenant_id, user_id, group_by, from, to }).await?;
+    let sums = api.app.monitoring_store.usage_sums(UsageQuery { tenant_id: identity.tenant_id, user_id, group_by, from, to }).await?;
     let total = SumView::from(&UsageSum::total(&sums));
     let rows = sums.into_iter().map(|sum| RowView { sum: SumView::from(&sum), key: sum.key }).collect();
     Ok(Json(UsageReport { group_by: group_by.as_str(), from: shown(from), to: shown(to), rows, total }))
@@ -183,7 +181,7 @@ struct UsageRequestList {
 }
 
 /// The requests of the tenant to model providers and its priced tools, oldest first, as far as retention keeps them.
-#[utoipa::path(get, path = "/api/usage/requests", operation_id = "list_usage_requests", tag = "usage", params(RequestQuery),
+#[routing::path(get, path = "/api/usage/requests", operation_id = "list_usage_requests", tag = "usage", params(RequestQuery),
     responses((status = 200, body = UsageRequestList), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn usage_requests(
     ApiCaller { api, identity }: ApiCaller,
@@ -191,7 +189,7 @@ async fn usage_requests(
 ) -> Result<Json<UsageRequestList>, ApiError> {
     let (from, to) = span(query.from.as_deref(), query.to.as_deref(), api.app.clock.now())?;
     let page = page::page(query.after.as_deref(), query.limit.as_deref(), None)?;
-    let rows = api.app.store.usage_requests(identity.tenant_id, from, to, page.after, page.limit).await?;
+    let rows = api.app.monitoring_store.usage_requests(identity.tenant_id, from, to, page.after, page.limit).await?;
     let is_full = u32::try_from(rows.len()).is_ok_and(|found| found >= page.limit);
     let next_after = rows.last().filter(|_| is_full).map(|row| row.id);
     Ok(Json(UsageRequestList { requests: rows.into_iter().map(RequestView::from).collect(), next_after }))

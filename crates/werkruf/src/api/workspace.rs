@@ -7,9 +7,6 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::import::{ImportBatch, ImportFault, ImportRefusal, add_lines, parse_batch};
 
@@ -18,12 +15,13 @@ use super::policy::{ApiCaller, Policy};
 use super::{ApiState, body};
 use crate::identity::Identity;
 use crate::modules::MODULES;
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
 /// Large enough for a company of a few thousand people with the rows of several years.
 const MAX_BODY_BYTES: usize = 32 * 1024 * 1024;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Admin.on(routes!(import)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Admin.on(routes!(import)))
 }
 
 /// The result of an import.
@@ -57,7 +55,7 @@ struct WorkspaceImport {
 }
 
 /// Imports workspace data. A row with an existing id replaces the old one; a file with errors changes nothing.
-#[utoipa::path(post, path = "/api/workspace/import", tag = "workspace", request_body = WorkspaceImport,
+#[routing::path(post, path = "/api/workspace/import", tag = "workspace", request_body = WorkspaceImport,
     responses((status = 200, body = Imported), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<Response, ApiError> {
     let raw = body::bytes_up_to(body, MAX_BODY_BYTES).await?;
@@ -67,7 +65,7 @@ async fn import(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
     check_tenant(&api, &identity, &batch).await?;
     batch.by = identity.author();
     let (id, now) = (api.app.clock.new_id(), api.app.clock.now());
-    match api.app.store.import(batch, id, now).await? {
+    match api.app.administration_store.import(batch, id, now).await? {
         Ok(report) => Ok(Json(Imported { tenant_id: report.tenant_id, written: report.written }).into_response()),
         Err(mut errors) => Err(body::run_blocking(move || {
             add_lines(&text, &mut errors);

@@ -87,6 +87,7 @@ pub(super) async fn check_model(config: &Config, client: &reqwest::Client) -> Re
         description: "Answers pong. Call it when asked to.".to_owned(),
         parameters: json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false}),
         strict: true,
+        texts: None,
     };
     let request = ModelRequest {
         model: None,

@@ -86,8 +86,7 @@ pub(super) fn merge(document: &Document, flags: &Flags, environment: &Environmen
         retention: retention(document, violations),
         tokens: tokens::merge(document, environment, violations),
         prices: prices::merge(document, environment, violations),
-        // Only documents have vectors.
-        embedding: embedding::merge(document, environment, &model, violations).filter(|_| modules.knowledge),
+        embedding: embedding::merge(document, environment, &model, violations),
         model,
         modules,
         budgets: budgets::merge(document, violations),
@@ -236,7 +235,7 @@ fn log(document: &Document, environment: &Environment, violations: &mut Vec<Conf
         Some(filter) => (Variable::WERKRUF_LOG.name(), filter),
         None => ("/log/filter", section.filter.as_deref().unwrap_or("info")),
     };
-    if let Err(error) = tracing_subscriber::EnvFilter::builder().parse(filter) {
+    if let Err(error) = crate::telemetry::read_filter(filter) {
         violations.push(document.violation(place, format!("is not a filter: {error}; write one such as info or werkruf=debug,info")));
     }
     let (place, format) = match environment.get(Variable::WERKRUF_LOG_FORMAT) {

@@ -9,7 +9,6 @@ mod files;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 pub(crate) use configuration::{check_configuration, check_secrets};
 pub(crate) use database::check_database;
@@ -17,6 +16,7 @@ pub(crate) use files::check_files;
 
 use crate::app::App;
 use crate::loops::Loops;
+use crate::routing::ToSchema;
 use crate::start_error::StartError;
 
 /// A database that has not answered after this time does not answer. The check of all pages of a large file takes a while.
@@ -95,7 +95,7 @@ pub(crate) async fn examine(app: &App) -> Report {
     check_secrets(&app.config, &mut report);
     check_files(&app.config, &mut report);
     let now = app.clock.now();
-    match tokio::time::timeout(DATABASE_TIMEOUT, app.store.diagnose(now)).await {
+    match tokio::time::timeout(DATABASE_TIMEOUT, app.monitoring_store.diagnose(now)).await {
         Ok(Ok(diagnosis)) => check_database(&diagnosis, &app.config, now, &mut report),
         Ok(Err(error)) => report.unusable_database(&error.into()),
         Err(_) => {

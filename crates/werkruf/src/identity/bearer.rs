@@ -60,7 +60,7 @@ async fn find_key(app: &App, address: Option<IpAddr>, credential: &str) -> Resul
     if !credential.starts_with(KEY_PREFIX) {
         return Err(refused());
     }
-    let key = app.people().key_by_digest(KeyDigest::of(credential)).await?.ok_or_else(refused)?;
+    let key = app.store.key_by_digest(KeyDigest::of(credential)).await?.ok_or_else(refused)?;
     if !access::allows(&key, address) {
         tracing::info!(key_id = %key.id, ?address, "a key was refused: its allow_ips do not name the address");
         return Err(refused());

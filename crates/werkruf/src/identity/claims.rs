@@ -135,7 +135,7 @@ fn names(value: &Value) -> Result<Vec<String>, TokenFault> {
         Value::String(text) => text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect(),
         _ => return Err(TokenFault::Refused("its claim for roles is neither a list nor a text")),
     };
-    names.sort();
+    names.sort_unstable();
     names.dedup();
     Ok(names)
 }

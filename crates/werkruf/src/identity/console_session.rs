@@ -54,7 +54,7 @@ fn cookie<'a>(head: &RequestHead<'a>) -> Option<&'a str> {
 /// The owner of a session, as if the credential that it stands for had been sent.
 pub(super) async fn find<'a>(app: &App, address: Option<IpAddr>, token: &str) -> Result<(Bearer<'a>, Option<SessionEnd>), NoBearer> {
     let refused = || NoBearer::Wrong(ApiError::unauthorized("The session has ended; sign in again."));
-    let session = app.store.console_session(KeyDigest::of(token), app.clock.now()).await?.ok_or_else(refused)?;
+    let session = app.console_store.console_session(KeyDigest::of(token), app.clock.now()).await?.ok_or_else(refused)?;
     let end = SessionEnd { id: session.id, at: session.expires_at };
     match holder(app, address, &session).await? {
         Some(bearer) => Ok((bearer, Some(end))),
@@ -110,7 +110,7 @@ pub(crate) async fn sign_in(app: &App, address: Option<IpAddr>, key: &str) -> Re
 pub(crate) async fn use_link(app: &App, address: Option<IpAddr>, link: &str) -> Result<SignedIn, ApiError> {
     let (token, now) = (new_token(), app.clock.now());
     let session = LinkUse { digest: KeyDigest::of(&token), now, expires_at: later(now, SESSION) };
-    let Some(session) = app.store.use_console_link(KeyDigest::of(link), session).await? else {
+    let Some(session) = app.console_store.use_console_link(KeyDigest::of(link), session).await? else {
         let error = ApiError::unauthorized("This link was used already, or has expired; ask for another.");
         return Err(failed_login(app, address, link, error).await);
     };
@@ -144,7 +144,7 @@ async fn put_link(app: &App, holder: SessionHolder) -> Result<String, StoreError
 async fn put(app: &App, token: &str, link: bool, holder: SessionHolder, lasts: SignedDuration) -> Result<(), StoreError> {
     let (digest, now) = (KeyDigest::of(token), app.clock.now());
     let session = NewConsoleSession { id: app.clock.new_id(), digest, link, holder, created_at: now, expires_at: later(now, lasts) };
-    app.store.put_console_session(session).await
+    app.console_store.put_console_session(session).await
 }
 
 /// 256 random bits. It does not look like a key, because it is none.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use werkruf_contract::Uuid;
-use werkruf_store::{Credentials, KeyUse, StoreError};
+use werkruf_store::{KeyUse, Keys, StoreError};
 
 /// The least time between two stored uses of a key.
 const EVERY: SignedDuration = SignedDuration::from_mins(1);
@@ -38,7 +38,7 @@ impl KeyUses {
     }
 
     /// Stores the uses that are not stored yet. Those of a failed write are lost; the next use is stored again.
-    pub(crate) async fn store(&self, store: &dyn Credentials) -> Result<(), StoreError> {
+    pub(crate) async fn store(&self, store: &dyn Keys) -> Result<(), StoreError> {
         let uses = self.take();
         if uses.is_empty() { Ok(()) } else { store.record_key_uses(uses).await }
     }

@@ -221,7 +221,7 @@ async fn identify_token_bearer(app: &App, headers: &HeaderMap, token: &TokenUser
 
 /// The user with the token's subject. The roles of the token are stored first, because the user's rights are read from the store.
 async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser, unknown: UnknownRoles) -> Result<Arc<Principal>, ApiError> {
-    let known = app.people().user_by_external_id(tenant_id, token.subject.clone()).await?;
+    let known = app.identity_store.user_by_external_id(tenant_id, token.subject.clone()).await?;
     let up_to_date = |user: &UserRow| match (&user.token_roles, &token.roles) {
         (Some(stored), Some(named)) => stored.covers(named),
         (stored, named) => stored.is_none() && named.is_none(),
@@ -230,7 +230,7 @@ async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser, unkno
     // The guest role of an anonymous user is not the issuer's word.
     let named = token.roles.as_ref().filter(|roles| unknown == UnknownRoles::Deny && !roles.only);
     if let Some(roles) = named.filter(|_| !up_to_date)
-        && !app.store.unknown_roles(tenant_id, roles.names.clone()).await?.is_empty()
+        && !app.identity_store.unknown_roles(tenant_id, roles.names.clone()).await?.is_empty()
     {
         return Err(unknown_role(tenant_id, &roles.names));
     }
@@ -239,7 +239,7 @@ async fn principal_of_token(app: &App, tenant_id: Uuid, token: &TokenUser, unkno
         None => guest(app, tenant_id, None, Some(token.subject.clone())).await?,
     };
     if !up_to_date {
-        app.people().put_token_roles(tenant_id, user.id, token.roles.clone()).await?;
+        app.identity_store.put_token_roles(tenant_id, user.id, token.roles.clone()).await?;
     }
     let principal = app.people().principal(tenant_id, user.id.to_string()).await?.ok_or_else(unknown_user)?;
     // A role may have been deleted since the token's roles were stored.
@@ -310,7 +310,7 @@ fn unknown_tenant() -> ApiError {
 async fn user_principal(app: &App, tenant_id: Uuid, named: &str, count: &mut RequestCount<'_>) -> Result<Arc<Principal>, ApiError> {
     let external = named.strip_prefix("ext:").filter(|id| !id.is_empty());
     let number = match external {
-        Some(external) => app.people().user_by_external_id(tenant_id, external.to_owned()).await?.map(|user| user.id),
+        Some(external) => app.identity_store.user_by_external_id(tenant_id, external.to_owned()).await?.map(|user| user.id),
         None => Some(named.parse::<i64>().map_err(|_| ApiError::invalid("X-User-Id takes a number or ext:<external id>."))?),
     };
     if let Some(number) = number
@@ -337,7 +337,7 @@ async fn guest(app: &App, tenant_id: Uuid, number: Option<i64>, external: Option
         UnknownUsers::Guest if number.is_some_and(|number| number > MAX_PERSON_ID) => Err(unknown_user()),
         UnknownUsers::Guest => {
             let role = app.config.auth.guest_role.clone();
-            match app.people().create_guest(tenant_id, number, external, role).await {
+            match app.identity_store.create_guest(tenant_id, number, external, role).await {
                 Err(StoreError::Moved { what: "role", id }) => {
                     tracing::error!(role = id, %tenant_id, "the tenant has no such role for guests");
                     Err(unknown_user())

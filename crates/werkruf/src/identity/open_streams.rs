@@ -110,7 +110,7 @@ impl OpenStreams {
         if ids.is_empty() {
             return Ok(());
         }
-        let left: BTreeSet<Uuid> = app.store.console_sessions_by_id(ids.iter().copied().collect()).await?.into_iter().collect();
+        let left: BTreeSet<Uuid> = app.console_store.console_sessions_by_id(ids.iter().copied().collect()).await?.into_iter().collect();
         for stream in self.lock().open.values() {
             if stream.session_id.is_some_and(|id| ids.contains(&id) && !left.contains(&id)) {
                 stream.end.cancel();
@@ -125,7 +125,7 @@ impl OpenStreams {
         if users.is_empty() {
             return Ok(());
         }
-        let active: BTreeSet<(Uuid, i64)> = app.store.active_users(users.clone()).await?.into_iter().collect();
+        let active: BTreeSet<(Uuid, i64)> = app.identity_store.active_users(users.clone()).await?.into_iter().collect();
         for stream in self.lock().open.values() {
             // A user who was not asked for belongs to a stream that opened meanwhile.
             if stream.user.is_some_and(|user| !active.contains(&user) && users.binary_search(&user).is_ok()) {

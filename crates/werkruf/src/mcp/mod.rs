@@ -24,19 +24,18 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use crate::api::policy::Policy;
 use crate::api::{ApiError, ApiState};
+use crate::routing::{self, ApiRouter, routes};
 use service::Service;
 use sessions::OwnedSessions;
 
 /// How often an open stream without events gets a comment, so that no proxy closes it.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Mcp.on(routes!(post, get, delete)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Mcp.on(routes!(post, get, delete)))
 }
 
 /// What the requests of all clients share.
@@ -63,7 +62,7 @@ impl McpServer {
 }
 
 /// A message of the Model Context Protocol: a request, a notification or a response. Answers with JSON or with an event stream.
-#[utoipa::path(post, path = "/mcp", operation_id = "mcp_post", tag = "mcp", request_body = serde_json::Value,
+#[routing::path(post, path = "/mcp", operation_id = "mcp_post", tag = "mcp", request_body = serde_json::Value,
     params(("Mcp-Session-Id" = Option<String>, Header), ("MCP-Protocol-Version" = Option<String>, Header)),
     responses((status = 200, body = serde_json::Value, description = "The response, as JSON or as an event stream."), (status = 202, description = "A notification was taken."),
         (status = "4XX", body = ref("#/components/schemas/Error"))))]
@@ -72,14 +71,14 @@ async fn post(State(api): State<Arc<ApiState>>, request: Request) -> Result<Resp
 }
 
 /// The messages of a session that answer no request, or the rest of a stream that was cut (`Last-Event-ID`). Up to protocol version 2025-11-25.
-#[utoipa::path(get, path = "/mcp", operation_id = "mcp_get", tag = "mcp", params(("Mcp-Session-Id" = Option<String>, Header)),
+#[routing::path(get, path = "/mcp", operation_id = "mcp_get", tag = "mcp", params(("Mcp-Session-Id" = Option<String>, Header)),
     responses((status = 200, body = String, content_type = "text/event-stream", description = "An event stream."), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn get(State(api): State<Arc<ApiState>>, request: Request) -> Result<Response, ApiError> {
     exchange::exchange(api, request).await
 }
 
 /// Ends a session. Up to protocol version 2025-11-25.
-#[utoipa::path(delete, path = "/mcp", operation_id = "mcp_delete", tag = "mcp", params(("Mcp-Session-Id" = Option<String>, Header)),
+#[routing::path(delete, path = "/mcp", operation_id = "mcp_delete", tag = "mcp", params(("Mcp-Session-Id" = Option<String>, Header)),
     responses((status = 204), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn delete(State(api): State<Arc<ApiState>>, request: Request) -> Result<Response, ApiError> {
     exchange::exchange(api, request).await

@@ -8,7 +8,7 @@ use rmcp::model::{
 use serde_json::json;
 use werkruf_contract::Uuid;
 use werkruf_knowledge::DocumentRow;
-use werkruf_store::{CallFilter, ConversationRow, Order, Page};
+use werkruf_store::{CallFilter, ConversationFilter, ConversationRow, Order, Page};
 
 use super::request::{McpRequest, protocol_error};
 use crate::api::call_view::CallView;
@@ -122,12 +122,12 @@ async fn conversations(request: &McpRequest, after: Option<Uuid>) -> Result<(Vec
         return Ok((Vec::new(), None));
     }
     let identity = &request.identity;
-    let user_id = match identity.visibility()? {
-        Visibility::All => None,
-        Visibility::Own(own) => Some(own),
+    let filter = match identity.visibility()? {
+        Visibility::All => ConversationFilter::default(),
+        Visibility::Own(own) => ConversationFilter::of(own),
     };
     let page = Page { after, limit: PAGE, order: Order::NewestFirst, max_bytes: page::MAX_BYTES };
-    let rows = request.api.app.records().conversations(identity.tenant_id, user_id, page).await?;
+    let rows = request.api.app.records().conversations(identity.tenant_id, filter, page).await?;
     let next = page::next_after(&rows, &page, |row| row.id).map(|id| Cursor::Conversations(Some(id)));
     Ok((rows.iter().map(conversation_resource).collect(), next))
 }

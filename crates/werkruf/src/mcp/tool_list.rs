@@ -22,7 +22,7 @@ pub(super) async fn list(request: &McpRequest) -> Result<ListToolsResult, ErrorD
     if identity.scopes.tools {
         let slug = tenant_slug(api, identity, &setup.registry).await.map_err(|error| protocol_error(&error))?;
         tools.extend(setup.registry.all_for(Tenant { id: identity.tenant_id, slug: &slug }).map(|entry| tool(entry, &setup)));
-        tools.sort_by(|a, b| a.name.cmp(&b.name));
+        tools.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     }
     Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(FRESH_MS).with_cache_scope(CacheScope::Private))
 }

@@ -91,7 +91,7 @@ impl DatabaseNumbers {
 
     async fn read(&self, app: &App) {
         let started = Instant::now();
-        let measured = tokio::time::timeout(READ_TIMEOUT, app.store.measurements()).await;
+        let measured = tokio::time::timeout(READ_TIMEOUT, app.monitoring_store.measurements()).await;
         let failure = match measured {
             Ok(Ok(measurements)) => {
                 self.set(&measurements);

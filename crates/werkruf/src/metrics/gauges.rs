@@ -78,7 +78,7 @@ impl Gauges {
         self.queue_depth.set(whole(load.waiting_turns));
         self.turns_running.set(whole(load.running_turns));
         self.model_waiting.set(whole(load.waiting_model_requests));
-        let connections = app.store.connections();
+        let connections = app.monitoring_store.connections();
         self.connections_open.set(whole(connections.open));
         self.connections_idle.set(whole(connections.idle));
         self.database_waiting.set(whole(connections.waiting));

@@ -13,8 +13,6 @@ use bytes::{Bytes, BytesMut};
 use futures_util::Stream;
 use http::HeaderMap;
 use tokio::time::{Interval, timeout_at};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{Deadline, EventType, Uuid};
 use werkruf_runtime::digest_after_answer;
 
@@ -30,13 +28,14 @@ use crate::api::error::ApiError;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::sse::{self, CHUNK_BYTES, KEEP_ALIVE};
 use crate::api::{ApiState, answer, approvals, body};
+use crate::routing::{self, ApiRouter, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Chat.on(routes!(create)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Chat.on(routes!(create)))
 }
 
 /// Chat Completions, compatible with OpenAI. `model` names an assistant; any other name means the default assistant.
-#[utoipa::path(post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "openai",
+#[routing::path(post, path = "/v1/chat/completions", operation_id = "create_chat_completion", tag = "openai",
     request_body = ref("#/components/schemas/ChatCompletionRequest"),
     params(ContextHeaders,
         ("X-Conversation-Id" = Option<String>, Header, description = "Continues this conversation with the new messages of the request."),
@@ -97,7 +96,7 @@ async fn collected(api: &ApiState, started: &mut StartedTurn, options: ResponseO
         // The client resends this text with its next request; the digest then leads to the turn that waits for the approval.
         let text = answer["choices"][0]["message"]["content"].as_str().unwrap_or_default();
         api.app
-            .clients()
+            .client_store
             .put_transcript_digest(started.tenant_id, started.turn_id, digest_after_answer(&started.digest, text, &[]))
             .await?;
     }
@@ -174,7 +173,7 @@ impl ChunkStream {
                 let (api, digest) = (Arc::clone(&self.api), digest_after_answer(&self.digest, &text, &[]));
                 let (tenant_id, turn_id) = (self.tenant_id, self.turn_id);
                 self.api.app.tasks.spawn(async move {
-                    if let Err(error) = api.app.clients().put_transcript_digest(tenant_id, turn_id, digest).await {
+                    if let Err(error) = api.app.client_store.put_transcript_digest(tenant_id, turn_id, digest).await {
                         tracing::warn!(%turn_id, %error, "the transcript digest of a client could not be stored");
                     }
                 });

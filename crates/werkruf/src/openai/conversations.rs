@@ -10,9 +10,6 @@ use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use utoipa::IntoParams;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Uuid;
 use werkruf_store::{ConversationRow, NewHistory, NewItems, Order, Page};
 
@@ -24,6 +21,7 @@ use crate::api::error::ApiError;
 use crate::api::policy::{ApiCaller, Policy};
 use crate::api::{ApiState, body};
 use crate::identity::Identity;
+use crate::routing::{self, ApiRouter, IntoParams, routes};
 
 const FIELDS: [&str; 2] = ["items", "metadata"];
 const MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -37,8 +35,8 @@ const MAX_PAIRS: usize = 16;
 const MAX_KEY: usize = 64;
 const MAX_VALUE: usize = 512;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Chat.on(routes!(create)))
         .routes(Policy::Chat.on(routes!(show, update, delete)))
         .routes(Policy::Chat.on(routes!(list_items, create_items)))
@@ -76,7 +74,7 @@ async fn own(api: &ApiState, identity: &Identity, id: &str) -> Result<Conversati
 }
 
 async fn object(api: &ApiState, row: &ConversationRow) -> Result<Json<Value>, ApiError> {
-    let metadata = api.app.store.conversation_metadata(row.tenant_id, row.id).await?.unwrap_or_default();
+    let metadata = api.app.client_store.conversation_metadata(row.tenant_id, row.id).await?.unwrap_or_default();
     let metadata: Value = serde_json::from_str(&metadata).unwrap_or_else(|_| json!({}));
     let id = format!("conv_{}", row.id.simple());
     Ok(Json(json!({"id": id, "object": "conversation", "created_at": row.created_at.as_second(), "metadata": metadata})))
@@ -116,7 +114,7 @@ fn is_small(metadata: &Map<String, Value>) -> bool {
 }
 
 /// Creates a conversation.
-#[utoipa::path(post, path = "/v1/conversations", operation_id = "create_openai_conversation", tag = "openai",
+#[routing::path(post, path = "/v1/conversations", operation_id = "create_openai_conversation", tag = "openai",
     request_body(content = Object, description = "`items` and `metadata`, both optional."),
     responses((status = 200, body = Object, description = "The conversation."), (status = "4XX", body = Object)))]
 async fn create(ApiCaller { api, identity }: ApiCaller, body: RequestBody) -> Result<Json<Value>, ApiError> {
@@ -134,36 +132,36 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: RequestBody) -> Re
         messages,
         now: clock.now(),
     };
-    let row = api.app.store.put_history(history).await?;
+    let row = api.app.client_store.put_history(history).await?;
     if let Some(metadata) = metadata {
-        api.app.store.put_conversation_metadata(identity.tenant_id, row.id, Value::Object(metadata).to_string()).await?;
+        api.app.client_store.put_conversation_metadata(identity.tenant_id, row.id, Value::Object(metadata).to_string()).await?;
     }
     object(&api, &row).await
 }
 
 /// One conversation.
-#[utoipa::path(get, path = "/v1/conversations/{id}", operation_id = "get_openai_conversation", tag = "openai", params(("id" = String, Path)),
+#[routing::path(get, path = "/v1/conversations/{id}", operation_id = "get_openai_conversation", tag = "openai", params(("id" = String, Path)),
     responses((status = 200, body = Object, description = "The conversation."), (status = 404, body = Object)))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Json<Value>, ApiError> {
     object(&api, &own(&api, &identity, &id).await?).await
 }
 
 /// Replaces the metadata of a conversation.
-#[utoipa::path(post, path = "/v1/conversations/{id}", operation_id = "update_openai_conversation", tag = "openai", params(("id" = String, Path)),
+#[routing::path(post, path = "/v1/conversations/{id}", operation_id = "update_openai_conversation", tag = "openai", params(("id" = String, Path)),
     request_body(content = Object, description = "`metadata`"),
     responses((status = 200, body = Object, description = "The conversation."), (status = "4XX", body = Object)))]
 async fn update(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam, body: RequestBody) -> Result<Json<Value>, ApiError> {
     let row = own(&api, &identity, &id).await?;
     let (_, metadata) = read(body).await?;
     let metadata = metadata.ok_or_else(|| ApiError::invalid("The field metadata is missing.").param("metadata"))?;
-    if !api.app.store.put_conversation_metadata(row.tenant_id, row.id, Value::Object(metadata).to_string()).await? {
+    if !api.app.client_store.put_conversation_metadata(row.tenant_id, row.id, Value::Object(metadata).to_string()).await? {
         return Err(not_found("Conversation", &id));
     }
     object(&api, &row).await
 }
 
 /// Deletes a conversation with its messages, turns, calls and events.
-#[utoipa::path(delete, path = "/v1/conversations/{id}", operation_id = "delete_openai_conversation", tag = "openai", params(("id" = String, Path)),
+#[routing::path(delete, path = "/v1/conversations/{id}", operation_id = "delete_openai_conversation", tag = "openai", params(("id" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = Object), (status = 409, body = Object, description = "`turn_running`")))]
 async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Json<Value>, ApiError> {
     let row = own(&api, &identity, &id).await?;
@@ -185,7 +183,7 @@ struct ItemsQuery {
 }
 
 /// The items of a conversation.
-#[utoipa::path(get, path = "/v1/conversations/{id}/items", operation_id = "list_conversation_items", tag = "openai",
+#[routing::path(get, path = "/v1/conversations/{id}/items", operation_id = "list_conversation_items", tag = "openai",
     params(("id" = String, Path), ItemsQuery),
     responses((status = 200, body = Object, description = "A list of items."), (status = "4XX", body = Object)))]
 async fn list_items(
@@ -254,7 +252,7 @@ async fn page(
 }
 
 /// Adds items to the end of a conversation.
-#[utoipa::path(post, path = "/v1/conversations/{id}/items", operation_id = "create_conversation_items", tag = "openai",
+#[routing::path(post, path = "/v1/conversations/{id}/items", operation_id = "create_conversation_items", tag = "openai",
     params(("id" = String, Path)), request_body(content = Object, description = "`items`"),
     responses((status = 200, body = Object, description = "A list of the new items."), (status = "4XX", body = Object)))]
 async fn create_items(
@@ -270,14 +268,14 @@ async fn create_items(
     let stored = api.app.turns().history(row.tenant_id, row.id).await?;
     let NewRows { results, messages, items, .. } = new_rows(&api.app.clock, items, &stored)?;
     let new = NewItems { tenant_id: row.tenant_id, conversation_id: row.id, results, messages, now: api.app.clock.now() };
-    if !api.app.store.append_items(new).await? {
+    if !api.app.client_store.append_items(new).await? {
         return Err(not_found("Conversation", &id));
     }
     Ok(list(&items, false))
 }
 
 /// One item.
-#[utoipa::path(get, path = "/v1/conversations/{id}/items/{item_id}", operation_id = "get_conversation_item", tag = "openai",
+#[routing::path(get, path = "/v1/conversations/{id}/items/{item_id}", operation_id = "get_conversation_item", tag = "openai",
     params(("id" = String, Path), ("item_id" = String, Path)),
     responses((status = 200, body = Object, description = "The item."), (status = 404, body = Object)))]
 async fn show_item(ApiCaller { api, identity }: ApiCaller, path: ItemPath) -> Result<Json<Value>, ApiError> {
@@ -289,13 +287,13 @@ async fn show_item(ApiCaller { api, identity }: ApiCaller, path: ItemPath) -> Re
 }
 
 /// Removes an item. A call goes with its output; a removed output leaves its call waiting.
-#[utoipa::path(delete, path = "/v1/conversations/{id}/items/{item_id}", operation_id = "delete_conversation_item", tag = "openai",
+#[routing::path(delete, path = "/v1/conversations/{id}/items/{item_id}", operation_id = "delete_conversation_item", tag = "openai",
     params(("id" = String, Path), ("item_id" = String, Path)),
     responses((status = 200, body = Object, description = "The conversation."), (status = "4XX", body = Object)))]
 async fn delete_item(ApiCaller { api, identity }: ApiCaller, path: ItemPath) -> Result<Json<Value>, ApiError> {
     let row = own(&api, &identity, &path.conversation).await?;
     let rows = api.app.turns().history(row.tenant_id, row.id).await?;
     let edits = removal(&rows, &path.item).ok_or_else(|| not_found("Item", &path.item))?;
-    api.app.store.edit_messages(row.tenant_id, row.id, edits).await?;
+    api.app.client_store.edit_messages(row.tenant_id, row.id, edits).await?;
     object(&api, &row).await
 }

@@ -21,7 +21,7 @@ impl CopiedConversation {
     pub(super) async fn make(app: &App, tenant_id: Uuid, until: ResumePoint, reopened: Vec<String>) -> Result<Option<Self>, StoreError> {
         let (id, from) = (app.clock.new_id(), until.conversation_id);
         let copy = ConversationCopy { tenant_id, from, until: until.turn_id, id, reopened, now: app.clock.now() };
-        if !app.store.copy_conversation(copy).await? {
+        if !app.client_store.copy_conversation(copy).await? {
             return Ok(None);
         }
         let first = app.clients().first_client_request(tenant_id, from).await?;

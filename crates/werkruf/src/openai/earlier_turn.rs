@@ -71,7 +71,7 @@ async fn events_at_end(app: Arc<App>, turn: TurnRow) -> VecDeque<LiveEvent> {
 async fn wait_for_events(app: &App, turn: &TurnRow) -> Result<VecDeque<LiveEvent>, StoreError> {
     let (tenant_id, stream_id) = (turn.tenant_id, lookup::stream_of(turn));
     loop {
-        let known = lookup::all_events(app.records(), tenant_id, stream_id, Some(turn.id), 0).await?;
+        let known = lookup::all_events(app.streams(), tenant_id, stream_id, Some(turn.id), 0).await?;
         let options = SubscribeOptions { turn_id: Some(turn.id), debug: false, after: known.last().map_or(0, |row| row.seq) };
         let (mut events, _) = app.runtime.subscribe(StreamKey { tenant_id, stream_id }, options);
         // Read after subscribing: an end that this row does not show comes as an event.
@@ -87,7 +87,7 @@ async fn wait_for_events(app: &App, turn: &TurnRow) -> Result<VecDeque<LiveEvent
 pub(super) async fn stored_events(app: &App, turn: &TurnRow) -> Result<Vec<LiveEvent>, StoreError> {
     let (records, stream_id) = (app.records(), lookup::stream_of(turn));
     let mut events = Vec::new();
-    for row in lookup::all_events(records, turn.tenant_id, stream_id, Some(turn.id), 0).await? {
+    for row in lookup::all_events(app.streams(), turn.tenant_id, stream_id, Some(turn.id), 0).await? {
         let data = complete_event(records, turn.tenant_id, stream_id, &row).await?;
         let at = Some(row.created_at);
         events.push(LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id: turn.id, data: Arc::from(data), at });

@@ -10,8 +10,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
 use serde_json::{Map, Value, json};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::Deadline;
 use werkruf_llm::{count_tokens, decode_embedding_tokens};
 
@@ -21,6 +19,7 @@ use super::unsupported::refused;
 use crate::api::error::ApiError;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::{ApiState, body};
+use crate::routing::{self, ApiRouter, routes};
 
 const FIELDS: [&str; 5] = ["input", "model", "encoding_format", "dimensions", "user"];
 /// As at OpenAI.
@@ -28,12 +27,12 @@ const MAX_TEXTS: usize = 2048;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 const TIME: Duration = Duration::from_secs(60);
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Chat.on(routes!(create)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Chat.on(routes!(create)))
 }
 
 /// Vectors for texts. `model` is repeated; the header `X-Werkruf-Model` names the configured embedding model, which makes them.
-#[utoipa::path(post, path = "/v1/embeddings", operation_id = "create_embeddings", tag = "openai",
+#[routing::path(post, path = "/v1/embeddings", operation_id = "create_embeddings", tag = "openai",
     request_body(content = Object, description = "`input`: a text, texts, or lists of tokens (cl100k_base); `encoding_format`: `float` or `base64`; `dimensions`, where the model can shorten its vectors."),
     responses((status = 200, body = Object, description = "As OpenAI describes it."), (status = "4XX", body = Object), (status = "5XX", body = Object)))]
 async fn create(

@@ -37,12 +37,11 @@ mod unsupported;
 
 use std::sync::Arc;
 
-use utoipa_axum::router::OpenApiRouter;
-
 use crate::api::ApiState;
+use crate::routing::ApiRouter;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .merge(models::routes())
         .merge(chat::routes())
         .merge(stored_completion::routes())

@@ -6,18 +6,16 @@ use axum::Json;
 use axum::extract::State;
 use http::StatusCode;
 use serde::Serialize;
-use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::model;
 use crate::api::ApiState;
 use crate::api::body::PathParam;
 use crate::api::error::ApiError;
 use crate::api::policy::{Authenticated, Policy};
+use crate::routing::{self, ApiRouter, ToSchema, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Chat.on(routes!(list))).routes(Policy::Chat.on(routes!(show)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Chat.on(routes!(list))).routes(Policy::Chat.on(routes!(show)))
 }
 
 /// An assistant in the format of an OpenAI model.
@@ -47,13 +45,13 @@ fn offered(api: &ApiState, Authenticated(identity): &Authenticated) -> Result<Ve
 }
 
 /// The assistants that may be named as `model`. Any other name is accepted too and means the default one.
-#[utoipa::path(get, path = "/v1/models", operation_id = "list_models", tag = "openai", responses((status = 200, body = ModelList)))]
+#[routing::path(get, path = "/v1/models", operation_id = "list_models", tag = "openai", responses((status = 200, body = ModelList)))]
 async fn list(State(api): State<Arc<ApiState>>, identity: Authenticated) -> Result<Json<ModelList>, ApiError> {
     Ok(Json(ModelList { object: "list", data: offered(&api, &identity)? }))
 }
 
 /// One assistant as a model.
-#[utoipa::path(get, path = "/v1/models/{id}", operation_id = "get_model", tag = "openai", params(("id" = String, Path, description = "The assistant.")),
+#[routing::path(get, path = "/v1/models/{id}", operation_id = "get_model", tag = "openai", params(("id" = String, Path, description = "The assistant.")),
     responses((status = 200, body = Model), (status = 404, description = "In OpenAI's format.")))]
 async fn show(State(api): State<Arc<ApiState>>, identity: Authenticated, PathParam(id): PathParam) -> Result<Json<Model>, ApiError> {
     let found = offered(&api, &identity)?.into_iter().find(|model| model.id == id);

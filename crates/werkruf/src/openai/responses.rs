@@ -25,8 +25,6 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use serde_json::Value;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{ErrorEvent, Uuid};
 use werkruf_llm::history_formats::HistoryFormat;
 
@@ -44,12 +42,13 @@ use crate::api::chat::CONVERSATION_ID;
 use crate::api::context::ContextHeaders;
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::{ApiError, ApiState, answer, approvals, body};
+use crate::routing::{self, ApiRouter, routes};
 
 /// The code of a request that continues a turn which another request has continued.
 const SUPERSEDED: &str = "turn_running";
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Chat.on(routes!(create)))
         .merge(compaction::routes())
         .merge(input_tokens::routes())
@@ -57,7 +56,7 @@ pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
 }
 
 /// Creates a response. Unknown fields are ignored.
-#[utoipa::path(post, path = "/v1/responses", operation_id = "create_response", tag = "openai",
+#[routing::path(post, path = "/v1/responses", operation_id = "create_response", tag = "openai",
     request_body(content = Object, description = "As OpenAI describes it; unknown fields are ignored."),
     params(ContextHeaders),
     responses(

@@ -6,8 +6,6 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::Value;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{Texts, Uuid};
 use werkruf_runtime::{AnswerFormat, ClientRequest};
 use werkruf_store::TurnRow;
@@ -21,13 +19,14 @@ use crate::api::body::PathParam;
 use crate::api::chat::set_conversation_header;
 use crate::api::error::ApiError;
 use crate::api::policy::{ApiCaller, Policy};
+use crate::routing::{self, ApiRouter, routes};
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Chat.on(routes!(show)))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Chat.on(routes!(show)))
 }
 
 /// An earlier completion of the same user. One that was requested with `store: false` is 404.
-#[utoipa::path(get, path = "/v1/chat/completions/{id}", operation_id = "get_chat_completion", tag = "openai", params(("id" = String, Path)),
+#[routing::path(get, path = "/v1/chat/completions/{id}", operation_id = "get_chat_completion", tag = "openai", params(("id" = String, Path)),
     responses((status = 200, body = Object, description = "A chat.completion."), (status = 404, body = Object)))]
 async fn show(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let unknown = || ApiError::new(StatusCode::NOT_FOUND, "not_found", format!("Completion with id '{id}' not found."));

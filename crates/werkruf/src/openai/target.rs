@@ -45,13 +45,13 @@ pub(super) async fn find_target(
     if let Some(id) = named {
         return Ok(Target::Named(id));
     }
-    let (clients, tenant_id, user_id) = (api.app.clients(), caller.principal.tenant_id, &caller.principal.user_id);
+    let (store, tenant_id, user_id) = (&api.app.client_store, caller.principal.tenant_id, &caller.principal.user_id);
     let call_ids: Vec<String> = input.results().into_iter().map(|result| result.call_id).collect();
     let has_new_input = !input.new_user_message().text.is_empty() || !input.new_user_message().parts.is_empty() || !call_ids.is_empty();
     // The transcript digest identifies a conversation better than call ids do: some model servers reuse ids such as call_0.
     if has_new_input
         && let Some(digest) = input.digest_up_to_last_answer()
-        && let Some(found) = clients.conversation_by_digest(tenant_id, user_id.clone(), digest).await?
+        && let Some(found) = store.conversation_by_digest(tenant_id, user_id.clone(), digest).await?
         && repeats_calls(&api.app, tenant_id, found, input).await?
     {
         return Ok(Target::Resumed(found));
@@ -59,7 +59,7 @@ pub(super) async fn find_target(
     if call_ids.is_empty() {
         return Ok(Target::New);
     }
-    if let Some(found) = clients.conversation_awaiting(tenant_id, user_id.clone(), call_ids).await?
+    if let Some(found) = api.app.clients().conversation_awaiting(tenant_id, user_id.clone(), call_ids).await?
         && belongs_to(&api.app, tenant_id, found, input).await?
     {
         return Ok(Target::Resumed(found));
@@ -72,9 +72,9 @@ pub(super) async fn find_target(
 
 /// The target of a request whose results nothing waits for: they may have been processed before.
 async fn sent_before(api: &ApiState, caller: &Caller, input: &Input, continues: &Continuation, has_key: bool) -> Result<Target, ApiError> {
-    let (clients, tenant_id, user_id) = (api.app.clients(), caller.principal.tenant_id, &caller.principal.user_id);
+    let (store, tenant_id, user_id) = (&api.app.client_store, caller.principal.tenant_id, &caller.principal.user_id);
     let digest = input.digest(TranscriptDigest::default());
-    let turns = clients.turns_by_request_digest(tenant_id, user_id.clone(), digest).await?;
+    let turns = store.turns_by_request_digest(tenant_id, user_id.clone(), digest).await?;
     let unanswered = match Earlier::among(turns, continues, api.app.clock.now()) {
         // With an idempotency key, the key alone says whether it is the same request.
         Earlier::Same(turn) if !has_key => return Ok(Target::AlreadyRun(turn.turn_id)),
@@ -86,7 +86,7 @@ async fn sent_before(api: &ApiState, caller: &Caller, input: &Input, continues: 
         Earlier::Same(_) | Earlier::None => None,
     };
     let Some(answered) = input.digest_up_to_last_answer() else { return Ok(Target::New) };
-    let Some(asked) = clients.turn_by_digest(tenant_id, user_id.clone(), answered).await? else { return Ok(Target::New) };
+    let Some(asked) = store.turn_by_digest(tenant_id, user_id.clone(), answered).await? else { return Ok(Target::New) };
     if !repeats_calls(&api.app, tenant_id, asked, input).await? {
         return Ok(Target::New);
     }

@@ -38,7 +38,7 @@ async fn there_is_work_today_at_every_first_start() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(folder.path().join("w.db"), &Clock::system(0), &[SCHEMA]).unwrap();
         let now: Timestamp = start.parse().unwrap();
-        werkruf_store::People::ensure_tenant(store.as_ref(), DEMO_ID, DEMO.to_owned(), now).await.unwrap();
+        werkruf_store::Installation::ensure_tenant(store.as_ref(), DEMO_ID, DEMO.to_owned(), now).await.unwrap();
         write(store.as_ref(), now).await.unwrap();
         write(store.as_ref(), now).await.unwrap();
         let people = people().unwrap();
@@ -67,7 +67,7 @@ async fn each_language_finds_its_articles() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("w.db"), &Clock::system(0), &[SCHEMA]).unwrap();
     let now: Timestamp = STARTS[0].parse().unwrap();
-    werkruf_store::People::ensure_tenant(store.as_ref(), DEMO_ID, DEMO.to_owned(), now).await.unwrap();
+    werkruf_store::Installation::ensure_tenant(store.as_ref(), DEMO_ID, DEMO.to_owned(), now).await.unwrap();
     write(store.as_ref(), now).await.unwrap();
     for (branch, search, expected) in [
         (1, "Notfällen", vec![1]),

@@ -2,7 +2,7 @@
 
 use werkruf_contract::{ApprovalStatus, Principal, Texts, Uuid};
 use werkruf_runtime::Refusal;
-use werkruf_store::{OutboxRow, StoreError, crash};
+use werkruf_store::{Order, OutboxFilter, OutboxRow, Page, StoreError, crash};
 
 use super::receive::{Delivery, Receiver, credential};
 
@@ -10,7 +10,8 @@ impl Receiver {
     /// Decides, and tells the person what came of it. A button that comes twice decides once and is answered once.
     pub(super) async fn decision(&self, delivery: &Delivery<'_>, person: &Principal, id: Uuid, approve: bool) -> Result<(), Refusal> {
         let tenant_id = delivery.number.tenant_id;
-        let sent = self.outbox().approval_row(tenant_id, id, person.user_id.clone()).await?;
+        let buttons = OutboxFilter { user_id: Some(person.user_id.clone()), ..OutboxFilter::of_approval(id) };
+        let sent = self.outbox().outbox(tenant_id, buttons, Page::of(1, Order::NewestFirst)).await?.pop();
         let texts = Texts::of(person.language_tag());
         let text = match sent.filter(|row| belongs(row, delivery)) {
             None => texts.text("whatsapp-approval-unknown", &[]),

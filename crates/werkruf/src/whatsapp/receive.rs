@@ -99,7 +99,7 @@ impl Receiver {
         let now = self.app.clock.now();
         let inbox = self.inbox(phone_number_id, format!("error:{}:{}:{at}", code.unwrap_or_default(), self.digest), now);
         let recorded = RecordedInbound { tenant_id: number.tenant_id, inbox, rows: Vec::new(), notice: None, now };
-        if self.outbox().record_inbound(recorded).await? {
+        if self.app.channel_store.record_inbound(recorded).await? {
             tracing::warn!(phone_number_id, code, title, "WhatsApp reports an error");
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Receiver {
     pub(super) async fn record(&self, delivery: &Delivery<'_>, rows: Vec<NewOutboxRow>, notice: Option<Notice>) -> Result<(), Refusal> {
         let has_rows = !rows.is_empty();
         let (tenant_id, inbox, now) = (delivery.number.tenant_id, delivery.inbox.clone(), delivery.now);
-        let is_new = self.outbox().record_inbound(RecordedInbound { tenant_id, inbox, rows, notice, now }).await?;
+        let is_new = self.app.channel_store.record_inbound(RecordedInbound { tenant_id, inbox, rows, notice, now }).await?;
         if is_new && has_rows {
             self.app.runtime.wake_outbox();
         }
@@ -247,7 +247,7 @@ impl Receiver {
             assistant: number.assistant.clone(),
             now: *now,
         };
-        let conversation_id = self.outbox().contact(contact).await?;
+        let conversation_id = self.app.channel_store.contact(contact).await?;
         crash::point("contact_stored");
         let (direct, locale) = self.keyword(number, person, event, text);
         let reply_to = ReplyTo { channel: CHANNEL.to_owned(), account: account.clone(), address: (*address).to_owned() };

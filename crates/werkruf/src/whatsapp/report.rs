@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use werkruf_contract::Uuid;
 use werkruf_runtime::{OutboxBody, Refusal};
-use werkruf_store::{DeliveryReport, OutboxRow, RecordedInbound, ReportedStatus, Resend, StoreError, crash};
+use werkruf_store::{
+    Account, DeliveryReport, Order, OutboxFilter, OutboxRow, Page, RecordedInbound, ReportedStatus, Resend, StoreError, crash,
+};
 
 use super::payload::StatusEvent;
 use super::receive::Receiver;
@@ -33,13 +35,13 @@ impl Receiver {
             }
             _ => {
                 let rows = Vec::new();
-                self.outbox().record_inbound(RecordedInbound { tenant_id, inbox, rows, notice: None, now }).await?;
+                self.app.channel_store.record_inbound(RecordedInbound { tenant_id, inbox, rows, notice: None, now }).await?;
                 return Ok(());
             }
         };
         let (channel, account, external_id) = (CHANNEL.to_owned(), number.phone_number_id.clone(), event.id.clone());
         let report = DeliveryReport { tenant_id, channel, account, outbox_id, external_id, status, inbox, announce, now };
-        let changed = self.outbox().report(report).await?;
+        let changed = self.app.channel_store.report(report).await?;
         crash::point("report_applied");
         // The row may have kept its lane waiting.
         if changed.is_some() {
@@ -52,12 +54,14 @@ impl Receiver {
     async fn reported_row(&self, number: &Number, outbox_id: Option<Uuid>, message_id: &str) -> Result<Option<OutboxRow>, StoreError> {
         let account = &number.phone_number_id;
         if let Some(id) = outbox_id {
-            let row = self.outbox().outbox_row(number.tenant_id, id).await?;
+            let row = self.outbox().outbox(number.tenant_id, OutboxFilter::of_id(id), Page::default()).await?.pop();
             if let Some(row) = row.filter(|row| row.recipient.channel == CHANNEL && row.recipient.account == *account) {
                 return Ok(Some(row));
             }
         }
-        self.outbox().outbox_row_sent_as(number.tenant_id, CHANNEL.to_owned(), account.clone(), message_id.to_owned()).await
+        let account = Account { channel: CHANNEL.to_owned(), account: account.clone() };
+        let filter = OutboxFilter { sent_as: Some((account, message_id.to_owned())), ..OutboxFilter::default() };
+        Ok(self.outbox().outbox(number.tenant_id, filter, Page::of(1, Order::OldestFirst)).await?.pop())
     }
 }
 

@@ -11,8 +11,6 @@ use http::header::{CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, HeaderName, StatusCode};
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_store::crash;
 
 use super::handshake::challenge;
@@ -21,16 +19,17 @@ use super::receive::Receiver;
 use super::settings::{Number, WhatsAppSettings};
 use super::signature::{self, Signature};
 use crate::api::{ApiError, ApiState, body};
+use crate::routing::{self, ApiRouter, routes};
 
 /// Meta's payloads have at most 3 MB.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-pub(crate) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(routes!(verify, receive))
+pub(crate) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(routes!(verify, receive))
 }
 
 /// Meta's handshake: the right verify token is answered with the challenge.
-#[utoipa::path(get, path = "/webhooks/whatsapp", operation_id = "verify_whatsapp", tag = "webhooks", security(()),
+#[routing::path(get, path = "/webhooks/whatsapp", operation_id = "verify_whatsapp", tag = "webhooks", security(()),
     params(("hub.mode" = String, Query), ("hub.verify_token" = String, Query), ("hub.challenge" = String, Query)),
     responses((status = 200, description = "The challenge as text.", content_type = "text/plain", body = String),
         (status = 403, body = ref("#/components/schemas/Error"))))]
@@ -47,7 +46,7 @@ async fn verify(
 }
 
 /// Messages and delivery reports of Meta. The body is signed with the app's secret.
-#[utoipa::path(post, path = "/webhooks/whatsapp", operation_id = "receive_whatsapp", tag = "webhooks", security(()),
+#[routing::path(post, path = "/webhooks/whatsapp", operation_id = "receive_whatsapp", tag = "webhooks", security(()),
     request_body(content = Object, description = "A payload of Meta's webhook, at most 3 MiB."),
     params(("X-Hub-Signature-256" = String, Header, description = "`sha256=` and the HMAC-SHA256 of the body.")),
     responses((status = 200, description = "Everything is stored."), (status = 401, body = ref("#/components/schemas/Error")),

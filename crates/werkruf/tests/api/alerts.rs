@@ -291,7 +291,7 @@ async fn a_state_that_an_earlier_process_saw_ends_with_the_next_answer() {
         while server
             .app
             .store
-            .outbox(Uuid::nil(), None, werkruf_store::Page::default())
+            .outbox(Uuid::nil(), werkruf_store::OutboxFilter::default(), werkruf_store::Page::default())
             .await
             .unwrap()
             .iter()
@@ -379,7 +379,7 @@ async fn a_loop_without_progress_is_told_until_it_goes_on() {
     let stalled = Arc::new(AtomicBool::new(true));
     let read = Arc::clone(&stalled);
     let loops = move || if read.load(Ordering::SeqCst) { vec!["embedder"] } else { Vec::new() };
-    let sources = AlertSources::new(&server.app.store, Box::new(loops));
+    let sources = AlertSources::new(server.app.monitoring_store.clone(), server.app.store.clone(), Box::new(loops));
     let runtime = server.app.runtime.clone();
     server.app.tasks.spawn(async move { runtime.run_alerts(sources).await });
     events(&receiver, "loop_stalled", 1).await;

@@ -191,7 +191,7 @@ async fn an_expired_key_is_refused() {
             collection: None,
             root_id: None,
         };
-        server.app.people().create_key(key, werkruf_store::Author::server()).await.unwrap();
+        server.app.administration_store.create_key(key, werkruf_store::Author::server()).await.unwrap();
         assert_eq!(server.with_key(secret, Method::GET, "/api/conversations").send().await.unwrap().status(), status, "{secret}");
     }
 }
@@ -201,7 +201,7 @@ async fn rows_of_another_tenant_are_not_found_even_by_the_operator() {
     let server = TestServer::open().await;
     let conversation = server.conversation(1).await;
     let id = server.app.clock.new_id();
-    server.app.people().ensure_tenant(id, "other".to_owned(), server.app.clock.now()).await.unwrap();
+    server.app.administration_store.ensure_tenant(id, "other".to_owned(), server.app.clock.now()).await.unwrap();
     let path = format!("/api/conversations/{conversation}");
     let other = server.operator(Method::GET, &path).header("x-tenant-id", "other").send().await.unwrap();
     assert_eq!(refusal(other).await, (404, "not_found".to_owned()));

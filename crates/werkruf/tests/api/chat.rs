@@ -46,7 +46,7 @@ async fn a_one_call_turn_is_four_commits_and_at_most_24_row_writes() {
     let server = TestServer::open().await;
     let conversation_id = server.conversation(3).await;
     server.model.script(vec![Reply::calls(vec![call("test_echo", json!({"value": 1}))]), Reply::text("Done.")]);
-    let before = server.app.store.counts();
+    let before = server.app.monitoring_store.counts();
     let answered = server
         .as_user(3, Method::POST, "/api/chat")
         .header("accept", "application/json")
@@ -56,7 +56,7 @@ async fn a_one_call_turn_is_four_commits_and_at_most_24_row_writes() {
         .await
         .unwrap();
     assert_eq!(answered.status(), 200);
-    let after = server.app.store.counts();
+    let after = server.app.monitoring_store.counts();
     // A commit in the same millisecond as the one before does not write the time of the conversation again.
     let (commits, writes) = (after.commits - before.commits, after.row_writes - before.row_writes);
     assert!(commits == 4 && (20..=24).contains(&writes), "{commits} commits, {writes} row writes");

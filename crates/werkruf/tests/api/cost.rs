@@ -13,7 +13,7 @@ async fn turn(server: &TestServer) -> (Value, Option<f64>) {
     let answer = body(server.chat(3, json!({"message": "once"})).await).await;
     let demo = server.app.people().tenant("demo".to_owned()).await.unwrap().unwrap().id;
     let turn_id = Uuid::parse_str(answer["turn_id"].as_str().unwrap()).unwrap();
-    let recorded = server.app.turns().turn_usage(demo, turn_id).await.unwrap();
+    let recorded = server.app.store.turn_usage(demo, turn_id, werkruf_store::RequestsOf::Turn).await.unwrap();
     assert_eq!(recorded.model_calls, 2);
     (answer["usage"]["cost_usd"].clone(), recorded.cost_usd)
 }

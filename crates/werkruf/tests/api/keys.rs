@@ -93,7 +93,7 @@ async fn a_rotated_key_is_replaced_after_its_overlap() {
     let unknown = "/api/keys/00000000-0000-7000-8000-00000000ffff/rotate";
     assert_eq!(refusal(rotate(unknown, json!({})).await).await, (404, "not_found".to_owned()));
     let id = server.app.clock.new_id();
-    server.app.people().ensure_tenant(id, "other".to_owned(), server.app.clock.now()).await.unwrap();
+    server.app.administration_store.ensure_tenant(id, "other".to_owned(), server.app.clock.now()).await.unwrap();
     let foreign = server.operator(Method::POST, &path).header("x-tenant-id", "other").send().await.unwrap();
     assert_eq!(refusal(foreign).await, (404, "not_found".to_owned()));
 }
@@ -115,7 +115,7 @@ async fn stored_key(server: &TestServer, secret: &str, made: i64, expires: Optio
         collection: None,
         root_id: None,
     };
-    server.app.people().create_key(key.clone(), werkruf_store::Author::server()).await.unwrap();
+    server.app.administration_store.create_key(key.clone(), werkruf_store::Author::server()).await.unwrap();
     key
 }
 
@@ -196,7 +196,7 @@ async fn the_streams_of_an_expired_key_end() {
     let server = TestServer::open().await;
     stored_key(&server, "wk_short", -60, Some(3600)).await;
     let streams = open_streams(&server, "wk_short").await;
-    let row = server.app.people().key_by_digest(KeyDigest::of("wk_short")).await.unwrap().unwrap();
+    let row = server.app.store.key_by_digest(KeyDigest::of("wk_short")).await.unwrap().unwrap();
     let path = format!("/api/keys/{}/rotate", row.id);
     assert_eq!(server.operator(Method::POST, &path).json(&json!({"overlap_s": 1})).send().await.unwrap().status(), 201);
     all_end(&server, streams).await;

@@ -103,7 +103,10 @@ async fn a_keyword_is_a_turn_without_a_model() {
     let shown: Vec<&str> = roles.iter().map(|(role, _)| role.as_str()).collect();
     assert_eq!((shown.as_slice(), roles[3].1.as_str()), (["user", "assistant", "tool", "assistant"].as_slice(), text));
     assert_eq!(server.model.requests().len(), 0);
-    assert_eq!(server.app.store.turn_usage(tenant(&server).await, turn_id).await.unwrap(), Usage::default());
+    assert_eq!(
+        server.app.store.turn_usage(tenant(&server).await, turn_id, werkruf_store::RequestsOf::Turn).await.unwrap(),
+        Usage::default()
+    );
 }
 
 #[tokio::test]

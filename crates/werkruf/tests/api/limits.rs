@@ -77,7 +77,7 @@ async fn requests_with_wrong_headers_count_too() {
     let backend = server.key(None, &["read", "act_as"]).await;
     assert_eq!(wrong(&backend, "x-user-id", "ext:first").await.status(), 200);
     refused(wrong(&backend, "x-user-id", "ext:second").await, "rate_limited").await;
-    let people = server.app.people();
+    let people = &server.app.identity_store;
     let tenant = werkruf::sample::DEMO_ID;
     assert!(people.user_by_external_id(tenant, "first".to_owned()).await.unwrap().is_some());
     assert!(people.user_by_external_id(tenant, "second".to_owned()).await.unwrap().is_none());

@@ -193,7 +193,7 @@ async fn a_wrong_row_is_refused_with_its_paths() {
 async fn people_are_for_administrators_of_their_own_tenant() {
     let server = TestServer::open().await;
     let id = server.app.clock.new_id();
-    server.app.people().ensure_tenant(id, "other".to_owned(), server.app.clock.now()).await.unwrap();
+    server.app.administration_store.ensure_tenant(id, "other".to_owned(), server.app.clock.now()).await.unwrap();
     let request = json!({"tenant": "other", "scopes": ["admin"]});
     let made = body(server.operator(Method::POST, "/api/keys").json(&request).send().await.unwrap()).await;
     let foreign = made["key"].as_str().unwrap();

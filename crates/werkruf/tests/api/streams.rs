@@ -169,13 +169,13 @@ async fn partial_text_is_saved_while_the_model_writes_and_cleared_at_the_end() {
     let conversation: Uuid = init.data["conversation_id"].as_str().unwrap().parse().unwrap();
     gate.reached().await;
     let partial = async || server.app.store.partial(DEMO_ID, conversation).await.unwrap().map(|text| (text.step, text.content));
-    let before = server.app.store.counts();
-    while partial().await.is_none() || server.app.store.counts() == before {
+    let before = server.app.monitoring_store.counts();
+    while partial().await.is_none() || server.app.monitoring_store.counts() == before {
         tokio::task::yield_now().await;
     }
     let (step, text) = partial().await.unwrap();
     assert!(step == 1 && "one two three".starts_with(&text) && !text.is_empty(), "{text}");
-    let after = server.app.store.counts();
+    let after = server.app.monitoring_store.counts();
     assert_eq!((after.commits - before.commits, after.row_writes - before.row_writes), (1, 2), "the lease and the turn");
     gate.open();
     stream.until("final").await;

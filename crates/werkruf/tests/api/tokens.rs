@@ -256,9 +256,9 @@ async fn a_token_with_an_unknown_role_is_refused_unless_the_configuration_ignore
         assert_eq!(refusal(refused).await, (403, "unknown_role".to_owned()));
     }
     let acme = denying.app.people().tenant("acme".to_owned()).await.unwrap().unwrap().id;
-    let known = denying.app.people().user_by_external_id(acme, SUBJECT.to_owned()).await.unwrap().unwrap();
+    let known = denying.app.identity_store.user_by_external_id(acme, SUBJECT.to_owned()).await.unwrap().unwrap();
     assert_eq!(known.token_roles, None, "nothing of a refused token is stored");
-    let made = denying.app.people().user_by_external_id(acme, "6ab8c7d2-0000-4000-8000-000000000000".to_owned()).await.unwrap();
+    let made = denying.app.identity_store.user_by_external_id(acme, "6ab8c7d2-0000-4000-8000-000000000000".to_owned()).await.unwrap();
     assert_eq!(made, None, "no guest is made for it");
     let file = "[auth.jwt]\nissuer = 'https://project.example/auth/v1'\naudience = 'authenticated'\nunknown_roles = 'ignore'\n";
     let ignoring = server(file).await;

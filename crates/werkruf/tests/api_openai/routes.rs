@@ -26,6 +26,19 @@ fn vectors(vectors: &Value) -> Reply {
 }
 
 #[tokio::test]
+async fn vectors_need_no_module() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = TestServer::open_as_written("", &[("OPENAI_EMBEDDING_MODEL", "text-embedding-3-small")], folder).await;
+    server.model.script(vec![vectors(&json!([[0.5]]))]);
+    let response =
+        server.operator(Method::POST, "/v1/embeddings").header("X-User-Id", "3").json(&json!({"input": "hello"})).send().await.unwrap();
+    let (status, answer) = (response.status(), body(response).await);
+    assert_eq!((status.as_u16(), &answer["data"][0]["embedding"]), (200, &json!([0.5])), "{answer}");
+    let ready = body(server.operator(Method::GET, "/readyz").send().await.unwrap()).await;
+    assert_eq!(ready["loops"]["embedder"], json!({"last_progress_ms": null, "ok": true}), "no documents, so nothing to embed");
+}
+
+#[tokio::test]
 async fn texts_have_vectors_of_the_configured_model_and_a_usage_row() {
     let server = TestServer::open_in("", &[("OPENAI_EMBEDDING_MODEL", "text-embedding-3-small")]).await;
     let one = json!([[0.5, -1.0]]);

@@ -10,11 +10,12 @@ use crate::sources::{files, product_sources, root};
 const OF_A_MODULE: &[&str] = &["werkruf-contract", "werkruf-llm", "werkruf-store"];
 
 /// The allowed dependencies of each crate. There are no cycles; the runtime, the tools and the modules do not depend on each other.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("werkruf-contract", &[]),
     ("werkruf-store", &["werkruf-contract"]),
     ("werkruf-llm", &["werkruf-contract"]),
     ("werkruf-reader", &[]),
+    ("werkruf-routes", &[]),
     ("werkruf-runtime", &["werkruf-contract", "werkruf-llm", "werkruf-store"]),
     ("werkruf-tools", &["werkruf-contract", "werkruf-llm", "werkruf-store"]),
     ("werkruf-workspace", OF_A_MODULE),
@@ -27,6 +28,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "werkruf-flights",
             "werkruf-knowledge",
             "werkruf-llm",
+            "werkruf-routes",
             "werkruf-runtime",
             "werkruf-store",
             "werkruf-tools",

@@ -45,7 +45,7 @@ fn function_lines(lines: &[&str]) -> Option<usize> {
 }
 
 /// Matches `(pub|pub(…))? (default|const|async|unsafe|safe|extern|"ABI")* fn`.
-fn begins_function(line: &str) -> bool {
+pub fn begins_function(line: &str) -> bool {
     let qualifier = |word: &&str| ["default", "const", "async", "unsafe", "safe", "extern"].contains(word) || word.starts_with('"');
     without_visibility(line).split(' ').find(|word| !qualifier(word)) == Some("fn")
 }

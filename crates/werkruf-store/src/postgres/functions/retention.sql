@@ -13,8 +13,7 @@ LANGUAGE sql STABLE AS $$
       AND (call.finished_at IS NULL OR (call.error_code = 'outcome_unknown' AND call.conversation_id IS NOT NULL
         AND (turns.kind <> 'chat' OR EXISTS (SELECT 1 FROM messages AS own WHERE own.tenant_id = the_tenant
           AND own.conversation_id = call.conversation_id AND own.turn_id = the_turn))
-        AND NOT EXISTS (SELECT 1 FROM messages AS reply WHERE reply.tenant_id = the_tenant AND reply.conversation_id = call.conversation_id
-          AND reply.role = 'user' AND reply.turn_id IS DISTINCT FROM the_turn AND reply.created_at > turns.finished_at))))
+        AND NOT message_since(the_tenant, call.conversation_id, the_turn, turns.finished_at))))
   FROM turns WHERE turns.tenant_id = the_tenant AND turns.id = the_turn
 $$;
 

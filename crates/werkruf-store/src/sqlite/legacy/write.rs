@@ -9,7 +9,7 @@ use crate::legacy::call::PlannedCall;
 use crate::legacy::ids;
 use crate::legacy::message::Draft;
 use crate::legacy::plan::PlannedConversation;
-use crate::legacy::{ALREADY_IMPORTED, ASSISTANT, DEFAULT_USER, OTHER_TENANT, RUNNING};
+use crate::legacy::{ALREADY_IMPORTED, ASSISTANT, OTHER_TENANT, Open, RUNNING, user_of};
 use crate::sqlite::history::make_lease;
 use crate::sqlite::insert;
 use crate::sqlite::row::first;
@@ -24,12 +24,6 @@ pub(super) struct Writing {
     pub(super) dry_run: bool,
 }
 
-/// Whether rows may be added to a conversation.
-enum Open {
-    Yes { user_id: String },
-    No(&'static str),
-}
-
 impl Writing {
     /// Writes a conversation with its messages and calls.
     pub(super) fn conversation(&self, c: &Connection, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<(), StoreError> {
@@ -38,8 +32,8 @@ impl Writing {
         for (id, draft) in &planned.messages {
             let exists_already = exists(c, "SELECT 1 FROM messages WHERE conversation_id = ?1 AND id = ?2", planned.id, *id)?;
             match (&open, exists_already) {
-                (_, true) => skip_message(report, draft, ALREADY_IMPORTED),
-                (Open::No(reason), false) => skip_message(report, draft, reason),
+                (_, true) => report.skip_origin(draft.origin.as_ref(), ALREADY_IMPORTED),
+                (Open::No(reason), false) => report.skip_origin(draft.origin.as_ref(), reason),
                 (Open::Yes { .. }, false) => {
                     if !self.dry_run {
                         self.message(c, planned, *id, draft, seq)?;
@@ -68,7 +62,7 @@ impl Writing {
 
     /// Writes a call without a conversation, with its own turn.
     pub(super) fn loose(&self, c: &Connection, call: &PlannedCall, report: &mut LegacyReport) -> Result<(), StoreError> {
-        let user_id = self.user_id.clone().unwrap_or_else(|| DEFAULT_USER.to_owned());
+        let user_id = user_of(None, self.user_id.as_deref(), None);
         self.call(c, call, &user_id, call.row.created_at, report)
     }
 
@@ -76,18 +70,13 @@ impl Writing {
     fn open(&self, c: &Connection, planned: &PlannedConversation, report: &mut LegacyReport) -> Result<Open, StoreError> {
         let mut statement = c.prepare_cached("SELECT tenant_id, user_id FROM conversations WHERE id = ?1")?;
         let existing = first(&mut statement, params![Id::from(planned.id)], |columns| Ok((columns.id()?, columns.text()?)))?;
-        let skip = |report: &mut LegacyReport, reason| {
-            if let Some(origin) = &planned.origin {
-                report.skip(&origin.table, &origin.id, reason);
-            }
-        };
         match existing {
             Some((tenant, _)) if tenant != self.tenant_id => {
-                skip(report, OTHER_TENANT);
+                report.skip_origin(planned.origin.as_ref(), OTHER_TENANT);
                 Ok(Open::No(OTHER_TENANT))
             }
             Some((_, user_id)) => {
-                skip(report, ALREADY_IMPORTED);
+                report.skip_origin(planned.origin.as_ref(), ALREADY_IMPORTED);
                 let sql = "SELECT 1 FROM leases WHERE tenant_id = ?1 AND conversation_id = ?2 AND owner IS NOT NULL";
                 Ok(if exists(c, sql, self.tenant_id, planned.id)? { Open::No(RUNNING) } else { Open::Yes { user_id } })
             }
@@ -129,8 +118,7 @@ impl Writing {
             Some(named) => first(&mut statement, params![Id::from(self.tenant_id), named], |columns| columns.int())?,
             None => None,
         };
-        let known = known.map(|id| id.to_string());
-        Ok(known.or_else(|| self.user_id.clone()).or_else(|| named.map(str::to_owned)).unwrap_or_else(|| DEFAULT_USER.to_owned()))
+        Ok(user_of(known, self.user_id.as_deref(), named))
     }
 
     fn message(&self, c: &Connection, home: &PlannedConversation, id: Uuid, draft: &Draft, seq: i64) -> Result<(), StoreError> {
@@ -211,13 +199,6 @@ impl Writing {
             Stamp::from(call.row.created_at),
         ])?;
         Ok(())
-    }
-}
-
-fn skip_message(report: &mut LegacyReport, draft: &Draft, reason: &str) {
-    // A result that was inside another message has no row in the source.
-    if let Some(origin) = &draft.origin {
-        report.skip(&origin.table, &origin.id, reason);
     }
 }
 

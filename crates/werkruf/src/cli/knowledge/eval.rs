@@ -96,7 +96,7 @@ fn show(judged: &Judgements, runs: &HashMap<&str, Vec<String>>, mut spans: Vec<f
     let none = Vec::new();
     let scores: Vec<[f64; 3]> = judged.iter().map(|(id, gains)| score(gains, runs.get(id.as_str()).unwrap_or(&none))).collect();
     let mean = |at: usize| scores.iter().map(|score| score[at]).sum::<f64>() / f64::from(u32::try_from(scores.len()).unwrap_or(1).max(1));
-    spans.sort_by(f64::total_cmp);
+    spans.sort_unstable_by(f64::total_cmp);
     let percentile = |share: usize| spans.get(spans.len() * share / 100).or_else(|| spans.last()).copied().unwrap_or(0.0);
     let (ndcg10, recall20, mrr10, p50, p95) = (mean(0), mean(1), mean(2), percentile(50), percentile(95));
     if as_json {
@@ -117,7 +117,7 @@ fn score(gains: &HashMap<String, f64>, run: &[String]) -> [f64; 3] {
     let gain = |id: &String| gains.get(id).copied().unwrap_or(0.0);
     let actual: f64 = run.iter().take(10).enumerate().map(|(rank, id)| gain(id) / discount(rank)).sum();
     let mut ideal: Vec<f64> = gains.values().copied().collect();
-    ideal.sort_by(|a, b| b.total_cmp(a));
+    ideal.sort_unstable_by(|a, b| b.total_cmp(a));
     let best: f64 = ideal.iter().take(10).enumerate().map(|(rank, gain)| gain / discount(rank)).sum();
     let relevant = gains.values().filter(|gain| **gain > 0.0).count();
     let hits = run.iter().take(20).filter(|id| gain(id) > 0.0).count();

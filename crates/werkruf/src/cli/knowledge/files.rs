@@ -29,9 +29,9 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<FoundFiles, CliError> {
             found.take(path.clone());
         }
     }
-    found.skipped.sort();
+    found.skipped.sort_unstable();
     found.skipped.dedup();
-    found.files.sort();
+    found.files.sort_unstable();
     found.files.dedup();
     Ok(found)
 }

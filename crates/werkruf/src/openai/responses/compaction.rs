@@ -10,8 +10,6 @@ use axum::Json;
 use axum::extract::State;
 use http::HeaderMap;
 use serde_json::{Value, json};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_contract::{Deadline, TextRequest};
 use werkruf_llm::history_formats::{HistoryFormat, Role, StoredMessage, read};
 use werkruf_runtime::{ClientRequest, SUMMARY_PROMPT};
@@ -26,18 +24,19 @@ use crate::api::{ApiError, ApiState, body, history};
 use crate::identity::Identity;
 use crate::openai::failure::failed_request;
 use crate::openai::{model, start};
+use crate::routing::{self, ApiRouter, routes};
 
 const TIME: Duration = Duration::from_secs(120);
 /// The most bytes of one message, and of all messages, in the text that is summarised.
 const MESSAGE_BYTES: usize = 8 * 1024;
 const RECORD_BYTES: usize = 512 * 1024;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Chat.on(routes!(compact)))
+pub(super) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Chat.on(routes!(compact)))
 }
 
 /// Summarises a conversation. The output is an item of the type `compaction`, to be sent as input in place of the messages.
-#[utoipa::path(post, path = "/v1/responses/compact", operation_id = "compact_response", tag = "openai",
+#[routing::path(post, path = "/v1/responses/compact", operation_id = "compact_response", tag = "openai",
     request_body(content = Object, description = "`model` (required), `input`, `previous_response_id` and `instructions`, as OpenAI describes them."),
     responses((status = 200, body = Object, description = "A compacted response."), (status = "4XX", body = Object), (status = "5XX", body = Object)))]
 async fn compact(

@@ -6,8 +6,6 @@ use axum::Json;
 use axum::extract::State;
 use http::HeaderMap;
 use serde_json::{Value, json};
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 
 use super::previous::stored;
 use super::request::{FIELDS, Request};
@@ -15,13 +13,14 @@ use super::{references, turn_request};
 use crate::api::policy::{Authenticated, Policy};
 use crate::api::{ApiError, ApiState, body};
 use crate::openai::start;
+use crate::routing::{self, ApiRouter, routes};
 
-pub(super) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default().routes(Policy::Chat.on(routes!(count)))
+pub(super) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default().routes(Policy::Chat.on(routes!(count)))
 }
 
 /// Counts the input tokens of a request to `/v1/responses`: prompt, tools, stored history and input. The count is an upper bound.
-#[utoipa::path(post, path = "/v1/responses/input_tokens", operation_id = "count_input_tokens", tag = "openai",
+#[routing::path(post, path = "/v1/responses/input_tokens", operation_id = "count_input_tokens", tag = "openai",
     request_body(content = Object, description = "As for `POST /v1/responses`."),
     responses((status = 200, body = Object, description = "`{object, input_tokens}`"), (status = "4XX", body = Object)))]
 async fn count(

@@ -36,7 +36,7 @@ impl Previous {
     pub(crate) async fn find(app: &App, identity: &Identity, id: &str, apart: bool) -> Result<Self, ApiError> {
         let stored = stored(app, identity, id).await?;
         let (conversation_id, turn_id) = (stored.base.conversation_id, stored.turn.id);
-        if !apart && app.store.newest_turn(identity.tenant_id, conversation_id).await? == Some(turn_id) {
+        if !apart && app.client_store.newest_turn(identity.tenant_id, conversation_id).await? == Some(turn_id) {
             return Ok(Self { conversation_id, after: Some(turn_id), history: Vec::new() });
         }
         let until = ResumePoint { conversation_id, turn_id };

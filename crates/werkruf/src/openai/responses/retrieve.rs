@@ -7,9 +7,6 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use utoipa::IntoParams;
-use utoipa_axum::router::OpenApiRouter;
-use utoipa_axum::routes;
 use werkruf_llm::history_formats::{HistoryFormat, read, write};
 use werkruf_runtime::SubscribeOptions;
 use werkruf_store::{Order, StreamKey};
@@ -21,14 +18,15 @@ use crate::api::body::{Params, PathParam};
 use crate::api::chat::set_conversation_header;
 use crate::api::policy::{ApiCaller, Policy};
 use crate::api::{ApiError, ApiState, history, lookup};
+use crate::routing::{self, ApiRouter, IntoParams, routes};
 
 /// How long a cancel request waits for the turn to end before it answers.
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
 const PAGE: usize = 20;
 const MAX_PAGE: usize = 100;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<ApiState>> {
-    OpenApiRouter::default()
+pub(super) fn routes() -> ApiRouter<Arc<ApiState>> {
+    ApiRouter::default()
         .routes(Policy::Chat.on(routes!(show, delete)))
         .routes(Policy::Chat.on(routes!(cancel)))
         .routes(Policy::Chat.on(routes!(input_items)))
@@ -44,7 +42,7 @@ struct ShowQuery {
 }
 
 /// The current response object, or its events as a stream.
-#[utoipa::path(get, path = "/v1/responses/{id}", operation_id = "get_response", tag = "openai", params(("id" = String, Path), ShowQuery),
+#[routing::path(get, path = "/v1/responses/{id}", operation_id = "get_response", tag = "openai", params(("id" = String, Path), ShowQuery),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn show(
     ApiCaller { api, identity }: ApiCaller,
@@ -64,18 +62,18 @@ async fn show(
 }
 
 /// Deletes a response: it cannot be retrieved any more. The records of its turn stay.
-#[utoipa::path(delete, path = "/v1/responses/{id}", operation_id = "delete_response", tag = "openai", params(("id" = String, Path)),
+#[routing::path(delete, path = "/v1/responses/{id}", operation_id = "delete_response", tag = "openai", params(("id" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let stored = StoredResponse::get(&api.app, &identity, &id).await?;
-    if !api.app.clients().withdraw_client_request(identity.tenant_id, stored.turn.id).await? {
+    if !api.app.client_store.withdraw_client_request(identity.tenant_id, stored.turn.id).await? {
         return Err(response_not_found(&id));
     }
     Ok(Json(json!({"id": id, "object": "response.deleted", "deleted": true})).into_response())
 }
 
 /// Cancels a response. A response that has ended is not changed.
-#[utoipa::path(post, path = "/v1/responses/{id}/cancel", operation_id = "cancel_response", tag = "openai", params(("id" = String, Path)),
+#[routing::path(post, path = "/v1/responses/{id}/cancel", operation_id = "cancel_response", tag = "openai", params(("id" = String, Path)),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn cancel(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam) -> Result<Response, ApiError> {
     let stored = StoredResponse::get(&api.app, &identity, &id).await?;
@@ -101,7 +99,7 @@ struct ItemsQuery {
 }
 
 /// The input items of a response.
-#[utoipa::path(get, path = "/v1/responses/{id}/input_items", operation_id = "list_input_items", tag = "openai",
+#[routing::path(get, path = "/v1/responses/{id}/input_items", operation_id = "list_input_items", tag = "openai",
     params(("id" = String, Path), ItemsQuery),
     responses((status = 200, body = Object), (status = 404, body = Object)))]
 async fn input_items(

@@ -8,7 +8,7 @@ use werkruf_contract::{
 };
 use werkruf_llm::HistoryCall;
 use werkruf_runtime::ClientRequest;
-use werkruf_store::{EventRow, MessageRow, ResumePoint, StoreError, TurnRow};
+use werkruf_store::{EventRow, MessageRow, RequestsOf, ResumePoint, StoreError, TurnRow};
 
 use super::echo::RequestEcho;
 use super::encode::{TurnEvent, status_of_error};
@@ -73,7 +73,7 @@ impl StoredResponse {
     }
 
     async fn load(app: &App, turn: TurnRow, base: ResponseBase, client_request: ClientRequest) -> Result<Self, StoreError> {
-        let rows = lookup::all_events(app.records(), turn.tenant_id, base.conversation_id, Some(turn.id), 0).await?;
+        let rows = lookup::all_events(app.streams(), turn.tenant_id, base.conversation_id, Some(turn.id), 0).await?;
         let last = rows.last().map_or(0, |row| row.seq);
         let complete = !turn.status.is_terminal() || rows.iter().any(|row| row.kind.ends_turn());
         let mut events = if complete { turn_events(&rows)? } else { events_from_messages(app, &turn, &client_request).await? };
@@ -168,7 +168,7 @@ impl StoredResponse {
 
 /// The calls that a turn left to its client, as they were sent.
 pub(crate) async fn client_calls_of_turn(app: &App, tenant_id: Uuid, turn: ResumePoint) -> Result<Vec<ClientCall>, StoreError> {
-    let rows = lookup::all_events(app.records(), tenant_id, turn.conversation_id, Some(turn.turn_id), 0).await?;
+    let rows = lookup::all_events(app.streams(), tenant_id, turn.conversation_id, Some(turn.turn_id), 0).await?;
     let mut events = turn_events(&rows)?;
     if !rows.iter().any(|row| row.kind.ends_turn()) {
         let Some(row) = app.records().turn(tenant_id, turn.turn_id).await? else { return Ok(Vec::new()) };
@@ -186,7 +186,7 @@ fn read<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
 
 /// What a turn without an answer has used; `None` where no request was sent.
 pub(crate) async fn usage_of(app: &App, tenant_id: Uuid, turn_id: Uuid) -> Result<Option<Usage>, StoreError> {
-    let usage = app.turns().turn_usage(tenant_id, turn_id).await?;
+    let usage = app.store.turn_usage(tenant_id, turn_id, RequestsOf::Turn).await?;
     Ok(Some(usage).filter(|usage| usage.model_calls > 0))
 }
 
@@ -219,7 +219,7 @@ async fn events_from_messages(app: &App, turn: &TurnRow, client_request: &Client
         return Ok(events);
     }
     let client_calls = rows.last().map(|row| client_calls_of(&rows, row, client_request)).unwrap_or_default();
-    let usage: Usage = app.turns().turn_usage(turn.tenant_id, turn.id).await?;
+    let usage: Usage = app.store.turn_usage(turn.tenant_id, turn.id, RequestsOf::Turn).await?;
     let AnswerMetadata { finish_reason, .. } = rows.last().map(AnswerMetadata::of).unwrap_or_default();
     // The message with the client's calls is followed by the places of their results.
     let last_text = rows.iter().rfind(|row| row.role == "assistant").map(AnswerMetadata::of).unwrap_or_default();

@@ -226,7 +226,7 @@ impl ResponseStream {
         let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.stream_id };
         let (subscription, partial) =
             self.app.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(self.turn_id), debug: false, after: self.last });
-        let rows = lookup::all_events(self.app.records(), self.tenant_id, self.stream_id, Some(self.turn_id), self.last).await?;
+        let rows = lookup::all_events(self.app.streams(), self.tenant_id, self.stream_id, Some(self.turn_id), self.last).await?;
         self.last = rows.last().map_or(self.last, |row| row.seq);
         for event in stored::turn_events(&rows)? {
             self.encode(event);

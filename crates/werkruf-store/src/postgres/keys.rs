@@ -1,4 +1,4 @@
-//! [`Credentials`] on PostgreSQL.
+//! [`Keys`] and [`ManageKeys`] on PostgreSQL.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::audit::record;
 use super::fault::Fault;
 use super::flush::{DbRole, Transaction};
 use super::param::{clean_or_null, ms, ms_or_null, p};
+use super::records::{List, ListColumns};
 use super::row::{self, all, first};
-use super::text::clean;
-use crate::audit::{created, rotated};
-use crate::{Author, Credentials, KeyRow, KeyUse, NewKey, Recorder, StoreError, StoreFuture};
+use crate::audit::{created, revoked, rotated};
+use crate::{Author, KeyDigest, KeyRow, KeyUse, Keys, ManageKeys, NewKey, Page, Recorder, StoreError, StoreFuture};
 
 /// The id is new: a conflict is this very statement, committed by an attempt whose answer was lost.
 const INSERT: &str =
@@ -99,10 +99,12 @@ impl PostgresStore {
     }
 }
 
-impl Credentials for PostgresStore {
-    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey, by: Author) -> StoreFuture<'_, Option<KeyRow>> {
-        let write = KeyWrite { key: new.clone(), old: Some((old, old_ends)), by, recorder: self.recorder.clone() };
-        Box::pin(async move { Ok(self.insert_key(write).await?.then(|| new.into_row())) })
+impl Keys for PostgresStore {
+    fn key_by_digest(&self, digest: KeyDigest) -> StoreFuture<'_, Option<KeyRow>> {
+        Box::pin(async move {
+            let (sql, digest) = (format!("SELECT {} FROM api_keys WHERE digest = $1", row::KEY), digest.0.as_str());
+            first(&self.query(DbRole::System, &sql, &[p(&digest)]).await?, row::key)
+        })
     }
 
     fn keys_by_id(&self, ids: Vec<Uuid>) -> StoreFuture<'_, Vec<KeyRow>> {
@@ -125,14 +127,36 @@ impl Credentials for PostgresStore {
             self.query(DbRole::System, sql, &[p(&tenants), p(&ids), (&times as _, Type::TIMESTAMPTZ_ARRAY)]).await.map(|_| ())
         })
     }
+}
 
-    fn unknown_roles(&self, tenant_id: Uuid, names: Vec<String>) -> StoreFuture<'_, Vec<String>> {
+impl ManageKeys for PostgresStore {
+    fn create_key(&self, key: NewKey, by: Author) -> StoreFuture<'_, KeyRow> {
         Box::pin(async move {
-            let names: Vec<String> = names.iter().map(|name| clean(name).into_owned()).collect();
-            let sql = "SELECT named.name FROM unnest($2) AS named (name)
-                       WHERE NOT EXISTS (SELECT 1 FROM roles WHERE roles.tenant_id = $1 AND roles.name = named.name)";
-            let rows = self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), (&names as _, Type::TEXT_ARRAY)]).await?;
-            all(&rows, |columns| columns.text())
+            self.insert_key(KeyWrite { key: key.clone(), old: None, by, recorder: self.recorder.clone() }).await?;
+            Ok(key.into_row())
         })
+    }
+
+    fn keys(&self, tenant_id: Uuid, page: Page) -> StoreFuture<'_, Vec<KeyRow>> {
+        let columns = ListColumns { columns: row::KEY, bytes: "coalesce(octet_length(name), 0)" };
+        Box::pin(List::new(row::KEY, "api_keys", tenant_id).page(self, page, columns, row::key))
+    }
+
+    fn rotate_key(&self, old: Uuid, old_ends: Timestamp, new: NewKey, by: Author) -> StoreFuture<'_, Option<KeyRow>> {
+        let write = KeyWrite { key: new.clone(), old: Some((old, old_ends)), by, recorder: self.recorder.clone() };
+        Box::pin(async move { Ok(self.insert_key(write).await?.then(|| new.into_row())) })
+    }
+
+    fn delete_key(&self, tenant_id: Uuid, id: Uuid, by: Author) -> StoreFuture<'_, bool> {
+        let (entry, at) = (Arc::new((self.recorder.clone(), by)), self.clock.now());
+        Box::pin(self.with(DbRole::Tenant(tenant_id), move |transaction| {
+            let entry = Arc::clone(&entry);
+            Box::pin(async move {
+                let Some(key) = key_by_id(transaction, tenant_id, id).await? else { return Ok(false) };
+                transaction.query("DELETE FROM api_keys WHERE tenant_id = $1 AND id = $2", &[p(&tenant_id), p(&id)]).await?;
+                record(transaction, &entry.0, tenant_id, &entry.1, &[revoked(&key)], at).await?;
+                Ok(true)
+            })
+        }))
     }
 }
