@@ -91,12 +91,35 @@ pub enum Guess {
 const MARGIN: usize = 2;
 /// The fewest signs of a language without an analysis. One accent is two signs, and known languages have it in a few words: "Nota de crédito".
 const OTHER_SIGNS: usize = 4;
-/// A text of this many words shows its language: in prose of a known language more than one word in ten is a sign of it.
+/// Prose of this many words shows its language: in a known language more than one word in ten is a sign of it.
 const LONG: usize = 30;
 const SIGNS: usize = 10;
 
+/// Prose has this many words in a line or more, and ends a sentence after this many words or fewer.
+const LINE: usize = 8;
+const SENTENCE: usize = 40;
+
+/// Whether a text consists of sentences, and is no table and no list of names.
+pub(super) fn is_prose(text: &str) -> bool {
+    let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
+    let mut rest = text.split_whitespace().peekable();
+    let (mut words, mut sentences) = (0, 0);
+    while let Some(word) = rest.next() {
+        words += 1;
+        // A small letter follows an abbreviation, not the end of a sentence.
+        let goes_on = rest.peek().is_some_and(|next| next.starts_with(char::is_lowercase));
+        sentences += usize::from(!goes_on && ends_sentence(word));
+    }
+    words >= lines * LINE && sentences * SENTENCE >= words
+}
+
+fn ends_sentence(word: &str) -> bool {
+    let mut letters = word.trim_end_matches(['"', '\'', ')', '»', '”']).chars().rev();
+    letters.next().is_some_and(|last| ".!?…".contains(last)) && letters.next().is_some_and(char::is_alphanumeric)
+}
+
 /// The language of these normalised words.
-pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>) -> Guess {
+pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>, is_prose: bool) -> Guess {
     let (mut signs, mut others) = ([0_usize; 3], [0_usize; 5]);
     let (mut all, mut foreign_script) = (0_usize, 0_usize);
     for word in words {
@@ -123,7 +146,7 @@ pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>) -> Guess {
     let other = others.into_iter().max().unwrap_or(0);
     if most >= next + MARGIN && most > other {
         Guess::Known(best)
-    } else if other >= (most + MARGIN).max(OTHER_SIGNS) || 2 * foreign_script > all || (all >= LONG && most * SIGNS < all) {
+    } else if other >= (most + MARGIN).max(OTHER_SIGNS) || 2 * foreign_script > all || (is_prose && all >= LONG && most * SIGNS < all) {
         Guess::Other
     } else {
         Guess::Unclear
@@ -188,6 +211,15 @@ mod tests {
             "Nota de crédito",
         ] {
             assert_eq!(guess_language(text), Guess::Unclear, "{text}");
+        }
+    }
+
+    #[test]
+    fn long_tables_and_lists_are_unclear() {
+        let names = ["Anna Kramer", "Leo Okafor", "Marta Ruiz", "Jonas Weber", "Aiko Tanaka", "Pavel Novak"].repeat(6);
+        let goods = ["Oak table 120.00", "Pine chair 45.50 EUR", "Steel lamp incl. bulb 30.00", "Wool carpet 2 x 3 m 210.00"].repeat(12);
+        for text in [names.join(", "), names.join("\n"), goods.join("\n"), goods.join(" | ")] {
+            assert_eq!(guess_language(&text), Guess::Unclear, "{text}");
         }
     }
 }

@@ -68,8 +68,9 @@ pub const CUT: &str = "2";
 
 /// The language of a text.
 pub fn guess_language(text: &str) -> Guess {
+    let is_prose = language::is_prose(text);
     let text = words::normal(text);
-    language::guess(words::tokens(&text).iter().map(|token| token.word))
+    language::guess(words::tokens(&text).iter().map(|token| token.word), is_prose)
 }
 
 impl Module for KnowledgeBase {
