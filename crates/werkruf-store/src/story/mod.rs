@@ -129,6 +129,7 @@ macro_rules! tell {
             a_turn_that_ended_after_later_turns_keeps_them,
             unfinished_work_is_not_deleted,
             only_a_message_after_an_unknown_outcome_settles_it,
+            an_older_message_with_a_higher_number_changes_nothing,
             calls_are_deleted_with_their_rows,
             an_empty_conversation_is_deleted_and_usage_rows_stay,
             a_long_conversation_is_swept_in_batches,

@@ -182,6 +182,38 @@ pub(crate) async fn unfinished_work_is_not_deleted<S: Store>(mut world: World<S>
     assert_eq!(world.remaining(running.conversation).await, roles(1, &["user", "assistant", "tool", "assistant"]));
 }
 
+/// An import into a conversation that went on gives an older message the highest number.
+pub(crate) async fn an_older_message_with_a_higher_number_changes_nothing<S: Store>(mut world: World<S>) {
+    let started = world.now;
+    let unknown = world.talk().await;
+    let mut call = world.call(&unknown, 0);
+    call.effect = Effect::Once;
+    world.act(&unknown, std::slice::from_ref(&call)).await;
+    let mut write = world.to_write(&unknown);
+    write.ends = vec![world.unknown_end(&call)];
+    world.store.write(write).await.unwrap();
+    world.later(10);
+    world.complete(&unknown).await;
+    let ended = world.later(10);
+    world.now = started;
+    let older = world.next_turn(unknown.conversation, "before the outcome").await;
+    world.complete(&older).await;
+    let before = world.later(1_000);
+    for rows in [Sweepable::Messages, Sweepable::Calls] {
+        assert_eq!(world.swept(rows, before).await, (0, 0), "{rows:?}: only an older message was sent");
+    }
+
+    world.now = ended;
+    let later = world.next_turn(unknown.conversation, "it did").await;
+    world.complete(&later).await;
+    world.now = started;
+    let older = world.next_turn(unknown.conversation, "also before the outcome").await;
+    world.complete(&older).await;
+    world.later(1_000);
+    assert_eq!(world.swept(Sweepable::Messages, before).await, (9, 0));
+    assert_eq!(world.swept(Sweepable::Calls, before).await, (1, 0));
+}
+
 /// All of it happens in one millisecond, so only the order of the events says what was sent before the outcome was known.
 pub(crate) async fn only_a_message_after_an_unknown_outcome_settles_it<S: Store>(mut world: World<S>) {
     let running = world.talk().await;
