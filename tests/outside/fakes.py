@@ -26,6 +26,12 @@ class FakeEndpoint(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
+class Listener(ThreadingHTTPServer):
+    # With the default of 5 the kernel resets connections that were not accepted yet when a hundred come at once.
+    request_queue_size = 512
+    daemon_threads = True
+
+
 class FakeServer:
     """Serves an endpoint class on a free port until closed."""
 
@@ -33,8 +39,7 @@ class FakeServer:
         self.requests = []
         self.lock = threading.Lock()
         endpoint.owner = self
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), endpoint)
-        self.http.daemon_threads = True
+        self.http = Listener(("127.0.0.1", 0), endpoint)
         self.http.handle_error = lambda *_: None  # some checks kill the server in the middle of a response
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
