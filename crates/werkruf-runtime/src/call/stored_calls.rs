@@ -66,8 +66,8 @@ impl CallBatch<'_> {
         if row.dedupe_of.is_some_and(|copied| awaits_approval(siblings, copied)) {
             return Ok(CallPlan::AwaitApproval(Box::new(PendingApproval::copy())));
         }
-        if row.effect == Effect::Once && row.dedupe_of.is_some_and(|copied| !is_sibling(copied)) {
-            // It followed a call of another turn, which may have been carried out.
+        if row.effect == Effect::Once && row.dedupe_of.is_some_and(|copied| !is_sibling(copied)) && approval.is_none() {
+            // It followed a call of another turn, which may have been carried out. With an approval of its own it follows no more.
             return Err(interrupted().may_have_happened());
         }
         let entry = self.find(&row.tool_name)?;
