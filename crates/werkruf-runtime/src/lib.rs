@@ -71,7 +71,7 @@ pub use runtime::{Load, Runtime};
 pub use safety::SafetyProfile;
 pub use setup::{AlertSettings, Setup};
 pub use stored::{complete_event, output_of};
-pub use stream::{ClientLeave, LiveEvent, PartialAnswer, SubscribeOptions, Subscription};
+pub use stream::{ClientLeave, Joined, LiveEvent, PartialAnswer, SubscribeOptions, Subscription};
 pub use taint::TaintPolicy;
 pub use trace::{Attribute, CallerSpan, Sampler, Span, SpanId, SpanKind, SpanSink, TraceId, Tracer};
 pub use transcript_digest::{digest_after_answer, digest_after_message, digest_after_result};

@@ -8,7 +8,7 @@ use werkruf_contract::{
     Uuid,
 };
 use werkruf_llm::Embedded;
-use werkruf_store::{Actor, ApprovalRow, Author, NewOutboxRow, OutboxRow, Page, StoreError, StreamKey, crash};
+use werkruf_store::{Actor, ApprovalRow, Author, NewOutboxRow, OutboxRow, Page, ReadLimit, StoreError, StreamKey, crash};
 
 use crate::alerts::{self, AlertSources};
 use crate::approvals::{self, Decider};
@@ -23,7 +23,7 @@ use crate::rate_limit::RateRoom;
 use crate::recovery;
 use crate::request::{AcceptedTurn, Caller, InboundMessage, Invoke, InvokeResult, Refusal, StartedCall};
 use crate::setup::Setup;
-use crate::stream::{Checkpoints, PartialAnswer, RemoteStreams, SubscribeOptions, Subscription};
+use crate::stream::{self, Checkpoints, Joined, RemoteStreams, SubscribeOptions, Subscription};
 use crate::turn::{self, UnstartedTurn};
 
 /// How long released turns may take to give their leases back.
@@ -151,10 +151,15 @@ impl Runtime {
         turn::input_tokens(&self.engine, message).await
     }
 
-    /// Subscribes to a conversation from now on; also returns the text that is being written right now. Turns publish their events as soon as
-    /// they are stored, each turn its own in order. A missing number comes later, or is in the rows only.
-    pub fn subscribe(&self, stream: StreamKey, options: SubscribeOptions) -> (Subscription, Option<PartialAnswer>) {
-        self.engine.broadcast.subscribe(stream, options)
+    /// Subscribes to a conversation from now on. Turns publish their events as soon as they are stored, each turn its own in order. A missing number
+    /// comes later, or is in the rows only.
+    pub fn subscribe(&self, stream: StreamKey, options: SubscribeOptions) -> Subscription {
+        self.engine.broadcast.subscribe(stream, options).0
+    }
+
+    /// Subscribes after an event; also returns the stored events that follow it, and the text that is being written right now.
+    pub async fn join(&self, stream: StreamKey, options: SubscribeOptions, limit: ReadLimit) -> Result<Joined, StoreError> {
+        stream::join(self.engine.store.streams.as_ref(), &self.engine.broadcast, stream, options, limit).await
     }
 
     /// One approval, for a decider that may see it.

@@ -41,6 +41,11 @@ impl ReadLimit {
     pub const fn rows(rows: u32) -> Self {
         Self { rows, bytes: usize::MAX }
     }
+
+    /// Whether a read ended at this limit, so that more events may follow.
+    pub fn is_reached_by(self, events: &[EventRow]) -> bool {
+        events.len() >= self.rows as usize || events.iter().map(|row| row.data.len()).sum::<usize>() >= self.bytes
+    }
 }
 
 /// The key of a stream among all tenants.

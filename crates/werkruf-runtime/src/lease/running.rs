@@ -21,6 +21,8 @@ pub(crate) struct RunningTurn {
     released: Cancel,
     /// Raised by a decision or a cancel that may come just as the turn starts to wait for an approval.
     recheck: Cancel,
+    /// Raised when another process has started the turn while it waits here for its place.
+    started_elsewhere: Cancel,
     /// Raised when another process owns the turn: nothing more may start or be written here.
     lost: Cancel,
     /// Raised when this process works on the turn no more.
@@ -45,6 +47,7 @@ impl Default for RunningTurn {
             left: Cancel::default(),
             released: Cancel::default(),
             recheck: Cancel::default(),
+            started_elsewhere: Cancel::default(),
             lost: Cancel::default(),
             over: Cancel::default(),
             lease: LocalLease::default(),
@@ -142,6 +145,15 @@ impl RunningTurn {
 
     pub(crate) async fn released(&self) {
         self.released.raised().await;
+    }
+
+    /// The turn waits here, and another process has started it. A turn that works here does not listen.
+    pub(crate) fn start_elsewhere(&self) {
+        self.started_elsewhere.raise();
+    }
+
+    pub(crate) async fn started_elsewhere(&self) {
+        self.started_elsewhere.raised().await;
     }
 
     /// Another process owns the turn.

@@ -7,6 +7,7 @@ use werkruf_llm::{HistoryCall, is_search_action};
 use werkruf_store::{ApprovalRow, CallRow, MessageRow, TurnRow};
 
 use crate::call::{CallOutcome, FinishedCall, HistorySlot, StoredCall};
+use crate::registry::Registry;
 use crate::stored::{is_provider_request, is_provider_run};
 
 /// Takeovers without a committed step in between, after which a turn counts as one that kills its process.
@@ -103,9 +104,18 @@ impl Leftover {
     /// nothing, unless one of them had not even started.
     pub(super) fn may_have_sent_request(&self) -> bool {
         // A step with calls for the client is a turn's last.
-        let unstarted = |call: &StoredCall<'_>| call.row.status == CallStatus::Queued && call.row.dedupe_of.is_none();
-        self.client_calls().is_empty() && !self.sorted().1.iter().any(unstarted)
+        self.client_calls().is_empty() && !self.sorted().1.iter().any(is_unstarted)
     }
+}
+
+fn is_unstarted(call: &StoredCall<'_>) -> bool {
+    call.row.status == CallStatus::Queued && call.row.dedupe_of.is_none()
+}
+
+/// Whether one of the open calls may have ended, and the text of its tool was published as the answer.
+pub(super) fn may_have_answered(open: &[StoredCall<'_>], registry: &Registry) -> bool {
+    let answers = |call: &StoredCall<'_>| registry.find(&call.row.tool_name).is_some_and(|entry| entry.spec().answers_directly);
+    open.iter().any(|call| !is_unstarted(call) && answers(call))
 }
 
 /// The id of a call in the history: our own, else the wire's.

@@ -6,7 +6,7 @@ use werkruf_contract::{AssistantReset, CallStatus, ClientCall, EventType};
 use werkruf_store::RequestsOf;
 
 use super::close::continue_usage;
-use super::leftover::Leftover;
+use super::leftover::{Leftover, may_have_answered};
 use crate::call::{CallBatch, await_approvals};
 use crate::journal::{Change, CommitPoint};
 use crate::turn::{History, Reply, Stop, Turn, estimated, first_within, history_rows, own_messages_last, stage_placeholders};
@@ -69,8 +69,9 @@ async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Sto
         let text = left.texts().last().copied().unwrap_or_default().to_owned();
         (!client_calls.is_empty()).then(|| Reply { text, calls: client_calls.clone(), ..Reply::default() })
     };
-    if client_calls.is_empty() && (open.is_empty() || left.may_have_granted()) {
-        // Some text of the lost request may have been published.
+    if client_calls.is_empty() && (open.is_empty() || left.may_have_granted() || may_have_answered(&open, &scope.setup.registry)) {
+        // Some text of the lost request may have been published, or that of a tool as the answer.
+        scope.journal.discard_text().await;
         let step = turn.progress.step.max(left.turn.step + 1);
         scope.journal.stage_event(EventType::AssistantReset, &AssistantReset { step, turn_id: scope.turn_id });
     }

@@ -26,8 +26,18 @@ const ALL_ROWS: Page = Page::of(100_000, Order::OldestFirst);
 
 /// Queues a turn, unless it runs here already or the process drains.
 pub(super) fn take_over(engine: &Arc<Engine>, turn: TurnRow) -> bool {
-    let Some(registration) = engine.register(turn.tenant_id, turn.id).filter(|_| !engine.is_draining()) else { return false };
     let unstarted = turn.status == TurnStatus::Accepted;
+    let Some(registration) = engine.register(turn.tenant_id, turn.id).filter(|_| !engine.is_draining()) else {
+        // If it waits here for a turn ahead, a process that is gone has started it meanwhile: the next scan takes it over. A single process
+        // starts its turns itself, and may not know yet that it did.
+        if engine.is_shared()
+            && !unstarted
+            && let Some(waiting) = engine.running.get(turn.id)
+        {
+            waiting.start_elsewhere();
+        }
+        return false;
+    };
     // In a cluster, a turn in the local queue may be waiting for this very turn; there the store keeps the order.
     let queue = turn.conversation_id.filter(|_| !engine.is_shared()).unwrap_or(turn.id);
     let place = engine.queues.enter(queue);

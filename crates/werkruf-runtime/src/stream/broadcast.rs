@@ -80,8 +80,12 @@ impl Broadcast {
             let audience = streams.audiences.entry(stream_id).or_insert_with(new);
             audience.remove_closed();
             audience.subscribers.push(Subscriber { options, queue });
-            if audience.cursor.as_mut().is_some_and(|cursor| cursor.rewind(options.after)) {
-                self.behind.notify_one();
+            if let Some(cursor) = &mut audience.cursor {
+                // The saved text that the subscriber knows may be older than what the others got: all get it again.
+                cursor.partial_mark = None;
+                if cursor.rewind(options.after) {
+                    self.behind.notify_one();
+                }
             }
         }
         (subscription, streams.texts.get(&stream_id).map(|live| live.text.answer()))

@@ -6,6 +6,7 @@ mod checkpoint;
 mod client_leave;
 mod cursor;
 mod event;
+mod join;
 mod remote;
 mod subscriber;
 
@@ -13,5 +14,7 @@ pub(crate) use broadcast::Broadcast;
 pub(crate) use checkpoint::Checkpoints;
 pub use client_leave::ClientLeave;
 pub use event::{LiveEvent, PartialAnswer, SubscribeOptions};
+pub use join::Joined;
+pub(crate) use join::join;
 pub(crate) use remote::RemoteStreams;
 pub use subscriber::Subscription;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 use werkruf_contract::{TurnStatus, Uuid};
-use werkruf_store::{Cluster, EventRow, ReadLimit, Records, StoreError, StreamPosition, Streams};
+use werkruf_store::{Cluster, ReadLimit, Records, StoreError, StreamPosition, Streams};
 
 use super::broadcast::Broadcast;
 use super::catch_up::{RemoteRead, WatchedStream};
@@ -118,7 +118,7 @@ impl RemoteStreams<'_> {
                 let event = LiveEvent { seq: Some(row.seq), kind: row.kind, turn_id, data, at: Some(row.created_at) };
                 self.broadcast.deliver_row(stream_id, &event);
             }
-            if !is_full(&rows) {
+            if !READ_LIMIT.is_reached_by(&rows) {
                 break;
             }
         }
@@ -126,8 +126,4 @@ impl RemoteStreams<'_> {
         self.broadcast.caught_up(stream_id, read);
         Ok(())
     }
-}
-
-fn is_full(rows: &[EventRow]) -> bool {
-    rows.len() >= READ_LIMIT.rows as usize || rows.iter().map(|row| row.data.len()).sum::<usize>() >= READ_LIMIT.bytes
 }

@@ -48,11 +48,12 @@ pub(super) async fn start_when_free(engine: &Engine, tenant_id: Uuid, turn_id: U
 }
 
 impl UnstartedTurn<'_> {
-    /// Waits for the turn's place. False when the turn was canceled before and has ended.
+    /// Waits for the turn's place. False when the turn was canceled before and has ended, or was started by another process.
     pub(crate) async fn reached(&self, place: &mut QueuePlace, texts: impl FnOnce() -> Texts) -> bool {
         tokio::select! {
             biased;
             () = place.reached() => return true,
+            () = started_elsewhere(self.running) => return false,
             () = canceled(self.running) => {}
         }
         match self.cancel(&texts()).await {
@@ -77,7 +78,10 @@ impl UnstartedTurn<'_> {
         let event = NewEvent { kind: EventType::Error, data: data.clone() };
         let at = store.clock.now();
         let cancellation = TurnCancellation { error, error_code, event, outbox, at };
-        let Some(seq) = store.turns.cancel_waiting(tenant_id, turn_id, cancellation).await? else {
+        let stream_id = conversation_id.unwrap_or(turn_id);
+        let written = store.turns.cancel_waiting(tenant_id, turn_id, cancellation).await;
+        // A write that failed may be stored all the same.
+        let Some(seq) = written.inspect_err(|_| self.engine.broadcast.resynchronize(stream_id))? else {
             return Ok(false);
         };
         store.models.metrics.turn_ended(change.status, None);
@@ -88,9 +92,16 @@ impl UnstartedTurn<'_> {
             self.engine.journals.outbox.wake();
         }
         let event = LiveEvent { seq: Some(seq), kind: EventType::Error, turn_id, data: Arc::from(data), at: Some(at) };
-        self.engine.broadcast.publish_unstarted(conversation_id.unwrap_or(turn_id), &event);
+        self.engine.broadcast.publish_unstarted(stream_id, &event);
         store.cluster.notify();
         Ok(true)
+    }
+}
+
+async fn started_elsewhere(running: Option<&RunningTurn>) {
+    match running {
+        Some(running) => running.started_elsewhere().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -221,7 +221,7 @@ impl Replica {
 
     pub fn subscribe(&self, stream_id: Uuid, turn_id: Uuid) -> Subscription {
         let stream = StreamKey { tenant_id: TENANT, stream_id };
-        self.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after: 0 }).0
+        self.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after: 0 })
     }
 
     pub async fn turn(&self, turn_id: Uuid) -> TurnRow {

@@ -139,7 +139,9 @@ impl Audit<'_> {
             let Some(turn) = self.tables.turns.get(&turn_id) else { continue };
             // The process that resumes a turn after a crash writes a usage row for one lost request at most.
             let claims = self.tables.claims.get(&turn_id).copied().unwrap_or(0);
-            let undisturbed = turn.takeovers == 0 && processes.len() == 1 && (claims <= 1 || !self.tables.shared);
+            let unsent = || self.observed.unsent_requests.iter().filter(|request| by_text(&request.message) == Some(turn_id));
+            let one_process = processes.len() == 1 && unsent().all(|request| processes.contains(&*request.process));
+            let undisturbed = turn.takeovers == 0 && one_process && (claims <= 1 || !self.tables.shared);
             // A process that was stopped and lost the turn meanwhile can write no usage row for its requests.
             let least = match (undisturbed, self.tables.shared) {
                 (true, _) => sends,
@@ -153,8 +155,9 @@ impl Audit<'_> {
                     rows.len()
                 ));
             }
-            // A turn that was canceled or timed out may have been about to send a request.
-            if undisturbed && turn.status == TurnStatus::Completed && rows.len() > sends {
+            // A request that was given up may have been about to leave. So may one of a turn that was canceled or timed out.
+            let given_up = unsent().filter(|request| !request.refused).count();
+            if undisturbed && turn.status == TurnStatus::Completed && rows.len() > sends + given_up {
                 self.violation(format!("turn {} sent {sends} model requests and has {} usage rows", short(turn_id), rows.len()));
             }
             let recorded: i64 = rows.iter().filter(|row| !row.estimated).map(|row| row.tokens_total).sum();

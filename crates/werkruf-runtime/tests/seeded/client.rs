@@ -6,13 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::json;
 use werkruf_contract::{ToolContext, TurnStatus, Uuid};
-use werkruf_runtime::{AcceptedTurn, Caller, Idempotency, Inbound, InboundMessage, Invoke, InvokeOutcome, Pins, Refusal, SubscribeOptions};
+use werkruf_runtime::{AcceptedTurn, Caller, Idempotency, Inbound, InboundMessage, Invoke, InvokeOutcome, Pins, Refusal};
 use werkruf_store::StreamKey;
 
 use crate::channel;
 use crate::cluster::{Cluster, Member};
 use crate::observations::Ack;
-use crate::subscriber::{Subscriber, read_stream};
+use crate::subscriber::{Subscriber, join_stream, read_stream};
 use crate::trace::short;
 use crate::world::World;
 
@@ -366,17 +366,16 @@ impl Client {
             let open = tables.turns.values().filter(|turn| turn.conversation_id == Some(stream_id) && turn.finished_at.is_none());
             open.map(|turn| turn.id).collect()
         };
-        if let Some(turn_id) = self.world.rng.pick(&turns).copied().filter(|_| self.world.faults.shared && self.world.rng.permille(500)) {
-            let (events, shown) = member.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after });
-            let subscriber = Subscriber::joining(&self.world, &member.process, (stream_id, turn_id), after, shown);
-            self.world.tasks.spawn(read_stream(subscriber, events));
+        let turn_id = self.world.rng.pick(&turns).copied().filter(|_| self.world.faults.shared && self.world.rng.permille(500));
+        let subscriber = Subscriber::joining(&self.world, &member.process, stream_id, turn_id, after);
+        let reading = join_stream(subscriber, member.runtime, stream);
+        if turn_id.is_some() {
+            self.world.tasks.spawn(reading);
             return;
         }
-        let (events, shown) = member.runtime.subscribe(stream, SubscribeOptions { turn_id: None, debug: false, after });
-        let subscriber = Subscriber::of_conversation(&self.world, &member.process, stream_id, shown);
         let span = self.world.rng.ms(100, 20_000);
         self.world.tasks.spawn(async move {
-            let _ = tokio::time::timeout(span, read_stream(subscriber, events)).await;
+            let _ = tokio::time::timeout(span, reading).await;
         });
     }
 

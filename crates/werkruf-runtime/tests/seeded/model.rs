@@ -57,9 +57,11 @@ impl Model {
         if let Some(turn_id) = turn_id {
             world.check_lease(&self.process, turn_id, format_args!("a request about {message}"));
         }
+        world.observed.lock().unwrap().prepare_request(&message, &self.process.name);
         self.process.gate().await;
         if self.fails(4) {
             world.note(&self.process.name, format_args!("model: no connection"));
+            world.observed.lock().unwrap().refuse_request(&message, &self.process.name);
             return Err(ModelError::new(ModelFault::Connect, "no connection"));
         }
         if let Some(fault) = fault_in(&request.messages) {

@@ -8,6 +8,8 @@ use werkruf_contract::{ApprovalStatus, Effect, Uuid};
 #[derive(Default)]
 pub struct Observations {
     pub model_requests: Vec<SentRequest>,
+    /// Requests that did not reach the model.
+    pub unsent_requests: Vec<UnsentRequest>,
     pub sends: Vec<Send>,
     /// Arguments of model responses that were cut off.
     pub cut: BTreeSet<u64>,
@@ -37,6 +39,14 @@ pub struct SentRequest {
     pub process: String,
     /// The tokens that the model reported, if its response was received completely.
     pub reported: Option<i64>,
+}
+
+/// A request that did not reach the model: there was no connection, or its process was stopped until nobody waited for it any more.
+pub struct UnsentRequest {
+    pub message: String,
+    pub process: String,
+    /// Its process knows that it was not sent.
+    pub refused: bool,
 }
 
 /// A request that was sent to a tool.
@@ -85,8 +95,26 @@ impl Counts {
 }
 
 impl Observations {
-    /// Records a request to the model; returns its index.
+    /// Records a request that is about to leave.
+    pub fn prepare_request(&mut self, message: &str, process: &str) {
+        self.unsent_requests.push(UnsentRequest { message: message.to_owned(), process: process.to_owned(), refused: false });
+    }
+
+    fn prepared_request(&mut self, message: &str, process: &str) -> usize {
+        let is_it = |request: &UnsentRequest| !request.refused && request.message == message && request.process == process;
+        self.unsent_requests.iter().rposition(is_it).unwrap()
+    }
+
+    /// Records that there was no connection for a request.
+    pub fn refuse_request(&mut self, message: &str, process: &str) {
+        let at = self.prepared_request(message, process);
+        self.unsent_requests[at].refused = true;
+    }
+
+    /// Records a request that reached the model; returns its index.
     pub fn record_request(&mut self, message: &str, process: &str) -> usize {
+        let at = self.prepared_request(message, process);
+        self.unsent_requests.remove(at);
         self.texts.remove(&(process.to_owned(), message.to_owned()));
         self.model_requests.push(SentRequest { message: message.to_owned(), process: process.to_owned(), reported: None });
         self.model_requests.len() - 1

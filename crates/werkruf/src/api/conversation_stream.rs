@@ -14,8 +14,8 @@ use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use serde_json::json;
 use werkruf_contract::{AssistantSnapshot, EventType, Uuid};
-use werkruf_runtime::{PartialAnswer, SubscribeOptions, complete_event};
-use werkruf_store::{EventRow, PartialText, ReadLimit, StoreError, StreamKey};
+use werkruf_runtime::{Joined, PartialAnswer, SubscribeOptions, complete_event};
+use werkruf_store::{EventRow, ReadLimit, StoreError, StreamKey};
 
 use super::error::ApiError;
 use super::sse::{CHUNK_BYTES, LiveBody, RETRY_HINT, StreamCursor, frame, response};
@@ -50,7 +50,7 @@ impl ConversationStream {
         };
         let rows = streams.events(tenant_id, conversation_id, None, from, READ_LIMIT).await?;
         check_retained(app, tenant_id, conversation_id, from, rows.first()).await?;
-        let more = is_full(&rows);
+        let more = READ_LIMIT.is_reached_by(&rows);
         let phase = Phase::Stored(rows.into_iter(), more);
         Ok(Self { app: Arc::clone(app), tenant_id, conversation_id, cursor: StreamCursor::up_to(from), phase })
     }
@@ -108,47 +108,35 @@ impl ConversationStream {
     fn accept_rows(&mut self, rows: Vec<EventRow>) {
         // Retention deleted rows that the client has not received: the stream ends, and the next request gets 410 with the first row.
         let gap = rows.first().is_some_and(|row| row.seq != self.cursor.last + 1);
-        let more = is_full(&rows);
+        let more = READ_LIMIT.is_reached_by(&rows);
         self.phase = if gap { Phase::Ended } else { Phase::Stored(rows.into_iter(), more) };
     }
 
     /// Subscribes, then reads the stored events once more. An event that is not stored yet arrives on the subscription.
     async fn subscribe(&mut self) -> Result<BytesMut, StoreError> {
-        let (runtime, streams) = (&self.app.runtime, self.app.streams());
         let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.conversation_id };
-        let (subscription, partial) = runtime.subscribe(stream, SubscribeOptions { turn_id: None, debug: false, after: self.cursor.last });
-        let rows = streams.events(self.tenant_id, self.conversation_id, None, self.cursor.last, READ_LIMIT).await?;
-        if is_full(&rows) {
-            self.accept_rows(rows);
-            return Ok(BytesMut::new());
-        }
+        let options = SubscribeOptions { turn_id: None, debug: false, after: self.cursor.last };
+        let (rows, partial, events) = match self.app.runtime.join(stream, options, READ_LIMIT).await? {
+            Joined::Live { rows, partial, events } => (rows, partial, events),
+            Joined::Behind(rows) => {
+                self.accept_rows(rows);
+                return Ok(BytesMut::new());
+            }
+        };
         let mut out = BytesMut::new();
         for row in &rows {
             write(&self.app, self.tenant_id, self.conversation_id, &mut self.cursor, &mut out, row).await?;
         }
         // The text of the current step is not stored yet: the client receives all of it so far, and later tokens append to it.
-        let partial = match partial {
-            Some(partial) => Some(partial),
-            // This process has streamed no text of the step; an earlier process or another replica may have saved some.
-            None => streams.partial(self.tenant_id, self.conversation_id).await?.map(partial_answer),
-        };
         if let Some(PartialAnswer { turn_id, step, content }) =
             partial.filter(|partial| !self.cursor.is_stored(partial.turn_id, partial.step))
         {
             let data = serde_json::to_string(&AssistantSnapshot::text(content, step, turn_id));
             frame(&mut out, None, EventType::AssistantSnapshot, &data.map_err(|error| StoreError::Broken(error.to_string()))?);
         }
-        self.phase = Phase::Live(LiveBody::of_conversation(subscription, std::mem::take(&mut self.cursor)));
+        self.phase = Phase::Live(LiveBody::of_conversation(events, std::mem::take(&mut self.cursor)));
         Ok(out)
     }
-}
-
-fn partial_answer(partial: PartialText) -> PartialAnswer {
-    PartialAnswer { turn_id: partial.turn_id, step: partial.step, content: partial.content }
-}
-
-fn is_full(rows: &[EventRow]) -> bool {
-    rows.len() >= READ_LIMIT.rows as usize || rows.iter().map(|row| row.data.len()).sum::<usize>() >= READ_LIMIT.bytes
 }
 
 async fn write(

@@ -73,7 +73,7 @@ async fn wait_for_events(app: &App, turn: &TurnRow) -> Result<VecDeque<LiveEvent
     loop {
         let known = lookup::all_events(app.streams(), tenant_id, stream_id, Some(turn.id), 0).await?;
         let options = SubscribeOptions { turn_id: Some(turn.id), debug: false, after: known.last().map_or(0, |row| row.seq) };
-        let (mut events, _) = app.runtime.subscribe(StreamKey { tenant_id, stream_id }, options);
+        let mut events = app.runtime.subscribe(StreamKey { tenant_id, stream_id }, options);
         // Read after subscribing: an end that this row does not show comes as an event.
         match app.records().turn(tenant_id, turn.id).await? {
             Some(row) if has_answer(&row) => return Ok(stored_events(app, &row).await?.into()),

@@ -168,7 +168,7 @@ async fn a_keyword_that_needs_an_approval_ends_with_the_tools_text_after_the_dec
         assert_eq!(decided.status(), 200);
         let stream = werkruf_store::StreamKey { tenant_id: tenant(&server).await, stream_id: conversation_id };
         let options = werkruf_runtime::SubscribeOptions { turn_id: Some(turn_id), debug: false, after: 0 };
-        let mut events = server.app.runtime.subscribe(stream, options).0;
+        let mut events = server.app.runtime.subscribe(stream, options);
         let last = loop {
             let event = events.recv().await.unwrap();
             if event.kind.ends_turn() {

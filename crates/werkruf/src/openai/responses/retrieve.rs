@@ -79,7 +79,7 @@ async fn cancel(ApiCaller { api, identity }: ApiCaller, PathParam(id): PathParam
     let stored = StoredResponse::get(&api.app, &identity, &id).await?;
     let (turn_id, runtime) = (stored.turn.id, &api.app.runtime);
     let stream = StreamKey { tenant_id: identity.tenant_id, stream_id: stored.base.conversation_id };
-    let (mut subscription, _) = runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after: stored.last });
+    let mut subscription = runtime.subscribe(stream, SubscribeOptions { turn_id: Some(turn_id), debug: false, after: stored.last });
     if runtime.cancel_turn(identity.tenant_id, turn_id).await? {
         let ended = async { while subscription.recv().await.is_some_and(|event| !event.kind.ends_turn()) {} };
         // A tool may ignore the cancel request; after the timeout the object has the current status.

@@ -1,6 +1,6 @@
 //! A response as an event stream: the stored events, the partial text of the current step, then live events.
 //!
-//! Invariants: the stream subscribes before it reads the stored events for the last time, so no event is missing or repeated. A
+//! Invariants: no event is missing or repeated (`Runtime::join`). A
 //! client that read too slowly catches up from the stored rows and continues. The stream ends before the turn only when the server
 //! drains, or when the turn waits for an approval and the client did not ask to wait.
 
@@ -13,18 +13,20 @@ use bytes::{Bytes, BytesMut};
 use futures_util::{FutureExt, stream};
 use tokio::time::Interval;
 use werkruf_contract::{Deadline, ErrorEvent, EventType, TurnStatus, Uuid};
-use werkruf_runtime::{LiveEvent, SubscribeOptions};
-use werkruf_store::{StoreError, StreamKey};
+use werkruf_runtime::{Joined, LiveEvent, SubscribeOptions};
+use werkruf_store::{EventRow, ReadLimit, StoreError, StreamKey};
 
 use super::encode::{Encoder, TurnEvent, status_of_error};
 use super::object::ResponseStatus;
 use super::stored::{self, StoredResponse};
-use crate::api::lookup;
 use crate::api::sse::{CHUNK_BYTES, KEEP_ALIVE, RETRY_HINT, keep_alive_timer, response};
 use crate::app::App;
 use crate::openai::client_events::TurnEvents;
 use crate::openai::start::FIRST_EVENT_WAIT;
 use crate::openai::stop_on_leave::StopOnLeave;
+
+/// How many rows are read at once.
+const READ_LIMIT: ReadLimit = ReadLimit::rows(256);
 
 /// The event stream of one turn.
 pub(crate) struct ResponseStream {
@@ -182,10 +184,7 @@ impl ResponseStream {
     }
 
     fn write(&mut self, event: &LiveEvent) {
-        let known = event.seq.is_some_and(|seq| seq <= self.last);
-        // A reset is applied again even if its row was read before: partial text from the subscription may be older than the reset,
-        // and it was encoded after that row.
-        if known && event.kind != EventType::AssistantReset {
+        if event.seq.is_some_and(|seq| seq <= self.last) {
             return;
         }
         self.last = self.last.max(event.seq.unwrap_or(0));
@@ -221,28 +220,33 @@ impl ResponseStream {
         self.encoder.take(&mut self.out, TurnEvent::Error(error, usage));
     }
 
-    /// Subscribes, then reads the stored events and the partial text. An event that is in neither arrives on the subscription.
+    /// Encodes the stored events and the partial text, and continues with live events.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.stream_id };
-        let (subscription, partial) =
-            self.app.runtime.subscribe(stream, SubscribeOptions { turn_id: Some(self.turn_id), debug: false, after: self.last });
-        let rows = lookup::all_events(self.app.streams(), self.tenant_id, self.stream_id, Some(self.turn_id), self.last).await?;
-        self.last = rows.last().map_or(self.last, |row| row.seq);
-        for event in stored::turn_events(&rows)? {
+        loop {
+            let options = SubscribeOptions { turn_id: Some(self.turn_id), debug: false, after: self.last };
+            match self.app.runtime.join(stream, options, READ_LIMIT).await? {
+                Joined::Behind(rows) => self.encode_rows(&rows)?,
+                Joined::Live { rows, partial, events } => {
+                    self.encode_rows(&rows)?;
+                    if let Some(partial) = partial {
+                        self.encoder.take_partial(&mut self.out, partial.step, &partial.content);
+                    }
+                    self.events = Some(TurnEvents::Live(events));
+                    self.ended |= self.awaiting_approval && !self.waits_for_decision;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn encode_rows(&mut self, rows: &[EventRow]) -> Result<(), StoreError> {
+        if let Some(last) = rows.last() {
+            (self.last, self.awaiting_approval) = (last.seq, last.kind == EventType::ApprovalRequired);
+        }
+        for event in stored::turn_events(rows)? {
             self.encode(event);
         }
-        let partial = match partial {
-            Some(partial) => Some((partial.turn_id, partial.step, partial.content)),
-            // This process has streamed no text of the turn; an earlier process may have saved some.
-            None => {
-                let stored = self.app.streams().partial(self.tenant_id, self.stream_id).await?;
-                stored.map(|stored| (stored.turn_id, stored.step, stored.content))
-            }
-        };
-        if let Some((_, step, content)) = partial.filter(|(turn_id, ..)| *turn_id == self.turn_id) {
-            self.encoder.take_partial(&mut self.out, step, &content);
-        }
-        self.events = Some(TurnEvents::Live(subscription));
         Ok(())
     }
 }
