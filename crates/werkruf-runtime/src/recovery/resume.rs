@@ -69,7 +69,9 @@ async fn catch_up(turn: &mut Turn, left: &Leftover) -> Result<Option<Reply>, Sto
         let text = left.texts().last().copied().unwrap_or_default().to_owned();
         (!client_calls.is_empty()).then(|| Reply { text, calls: client_calls.clone(), ..Reply::default() })
     };
-    if client_calls.is_empty() && (open.is_empty() || left.may_have_granted() || may_have_answered(&open, &scope.setup.registry)) {
+    if client_calls.is_empty()
+        && (open.is_empty() || left.may_have_granted() || may_have_answered(&open, &scope.setup.registry, turn.needs_no_model()))
+    {
         // Some text of the lost request may have been published, or that of a tool as the answer.
         scope.journal.discard_text().await;
         let step = turn.progress.step.max(left.turn.step + 1);

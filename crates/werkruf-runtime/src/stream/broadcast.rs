@@ -17,6 +17,8 @@ pub(super) const TICKS: u32 = 2;
 
 pub(super) struct Subscriber {
     pub(super) options: SubscribeOptions,
+    /// It received the event of an approval of its turn. One who joined while the turn waits stays until the decision.
+    pub(super) was_asked: bool,
     queue: QueueWriter,
 }
 
@@ -79,7 +81,7 @@ impl Broadcast {
             let new = || Audience { subscribers: Vec::new(), cursor: self.shared.then(|| Cursor::new(stream.tenant_id, options.after)) };
             let audience = streams.audiences.entry(stream_id).or_insert_with(new);
             audience.remove_closed();
-            audience.subscribers.push(Subscriber { options, queue });
+            audience.subscribers.push(Subscriber { options, was_asked: false, queue });
             if let Some(cursor) = &mut audience.cursor {
                 // The saved text that the subscriber knows may be older than what the others got: all get it again.
                 cursor.partial_mark = None;
@@ -207,6 +209,18 @@ impl Broadcast {
         self.lock().audiences.remove(&stream_id);
     }
 
+    /// The end of a turn that never started may be stored or not. As `resynchronize`, but another turn of the stream may be writing text, which stays.
+    pub(crate) fn resynchronize_unstarted(&self, stream_id: Uuid, turn_id: Uuid) {
+        let mut streams = self.lock();
+        if let Some(cursor) = streams.cursor(stream_id) {
+            cursor.behind = true;
+            self.behind.notify_one();
+        } else if let Some(audience) = streams.audiences.get_mut(&stream_id) {
+            audience.subscribers.retain(|subscriber| subscriber.wants_other_turn(turn_id));
+            streams.remove_empty(stream_id);
+        }
+    }
+
     /// A turn stops here and continues elsewhere: its text is void, and its subscribers are served from the rows.
     pub(crate) fn abandon(&self, stream_id: Uuid) {
         if !self.shared {
@@ -280,6 +294,7 @@ impl Subscriber {
         if self.wants_other_turn(event.turn_id) || (event.kind == EventType::Debug && !self.options.debug) {
             return !self.queue.is_closed();
         }
+        self.was_asked |= event.kind == EventType::ApprovalRequired;
         // A subscriber of one turn has received everything once the turn has ended.
         self.queue.push(event) && !(event.kind.ends_turn() && self.options.turn_id.is_some())
     }

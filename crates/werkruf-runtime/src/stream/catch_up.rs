@@ -31,8 +31,10 @@ pub(super) struct RemoteRead {
     pub(super) moved: bool,
     /// The partial text and its mark, only where no row that was read makes it void.
     pub(super) partial: Option<(String, Option<PartialText>)>,
-    /// Turns that wait for an approval: their subscribers have received everything for now.
+    /// Turns that wait for an approval: subscribers who received its event have everything for now.
     pub(super) waiting: Vec<Uuid>,
+    /// Turns that do not exist any more.
+    pub(super) gone: Vec<Uuid>,
 }
 
 impl Broadcast {
@@ -90,18 +92,23 @@ impl Broadcast {
         let Some(audience) = streams.audiences.get_mut(&stream_id) else { return };
         let Some(cursor) = audience.cursor.as_mut().filter(|cursor| cursor.delivered >= read.up_to.max(cursor.known)) else { return };
         let was_behind = std::mem::replace(&mut cursor.behind, false);
-        let partial = match (own, read.partial) {
+        // A row that this process delivered meanwhile may have discarded the text. Its mark is not noted, so it is read again.
+        let saved = read.partial.filter(|_| cursor.delivered == read.up_to);
+        let partial = match (own, saved) {
             (Some(own), _) => Some(own).filter(|_| was_behind || read.moved),
             (None, Some((mark, text))) => {
                 cursor.partial_mark = Some(mark);
-                text.map(|text| PartialAnswer { turn_id: text.turn_id, step: text.step, content: text.content })
+                text.map(PartialAnswer::from)
             }
             (None, None) => None,
         };
         if partial.is_some() {
             cursor.partial.clone_from(&partial);
         }
-        audience.subscribers.retain(|subscriber| subscriber.options.turn_id.is_none_or(|turn_id| !read.waiting.contains(&turn_id)));
+        audience.subscribers.retain(|subscriber| {
+            let is_over = |turn_id| read.gone.contains(&turn_id) || (subscriber.was_asked && read.waiting.contains(&turn_id));
+            !subscriber.options.turn_id.is_some_and(is_over)
+        });
         if let Some(partial) = partial {
             streams.send(stream_id, &snapshot(partial));
         }
@@ -118,3 +125,7 @@ impl Broadcast {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "catch_up_tests.rs"]
+mod tests;

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use werkruf_contract::{EventType, Uuid};
+use werkruf_store::PartialText;
 
 /// One event as it is sent. All subscribers share the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,12 @@ pub struct PartialAnswer {
     pub turn_id: Uuid,
     pub step: u32,
     pub content: String,
+}
+
+impl From<PartialText> for PartialAnswer {
+    fn from(PartialText { turn_id, step, content }: PartialText) -> Self {
+        Self { turn_id, step, content }
+    }
 }
 
 /// The text of a step that is being written, shared by all of its readers. It only grows.

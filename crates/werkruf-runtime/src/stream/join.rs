@@ -4,7 +4,7 @@
 //! so no event is missing. Where one of these rows settles a text, the subscriber joins again: the text of the subscription, and tokens
 //! that wait in it, may be those that the row discards.
 
-use werkruf_store::{EventRow, PartialText, ReadLimit, StoreError, StreamKey, Streams};
+use werkruf_store::{EventRow, ReadLimit, StoreError, StreamKey, Streams};
 
 use super::broadcast::Broadcast;
 use super::event::{PartialAnswer, SubscribeOptions};
@@ -35,9 +35,8 @@ pub(crate) async fn join(
     if limit.is_reached_by(&rows) || rows.iter().any(|row| row.kind.settles_text()) {
         return Ok(Joined::Behind(rows));
     }
-    let of_saved = |PartialText { turn_id, step, content }| PartialAnswer { turn_id, step, content };
     let wanted = |partial: &PartialAnswer| options.turn_id.is_none_or(|turn_id| turn_id == partial.turn_id);
-    Ok(Joined::Live { rows, partial: partial.or_else(|| saved.map(of_saved)).filter(wanted), events })
+    Ok(Joined::Live { rows, partial: partial.or_else(|| saved.map(PartialAnswer::from)).filter(wanted), events })
 }
 
 #[cfg(test)]

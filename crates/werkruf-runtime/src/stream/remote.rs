@@ -92,12 +92,13 @@ impl RemoteStreams<'_> {
 
     async fn read(&self, watched: &WatchedStream, mark: Option<String>) -> Result<(), StoreError> {
         let (tenant_id, stream_id) = (watched.stream.tenant_id, watched.stream.stream_id);
-        let mut waiting = Vec::new();
+        let (mut waiting, mut gone) = (Vec::new(), Vec::new());
         for turn_id in &watched.remote_turns {
             // Read before the rows: what a turn wrote before it started to wait is then among them.
-            let turn = self.records.turn(tenant_id, *turn_id).await?;
-            if turn.is_none_or(|turn| turn.status == TurnStatus::AwaitingApproval) {
-                waiting.push(*turn_id);
+            match self.records.turn(tenant_id, *turn_id).await? {
+                Some(turn) if turn.status == TurnStatus::AwaitingApproval => waiting.push(*turn_id),
+                Some(_) => {}
+                None => gone.push(*turn_id),
             }
         }
         let partial = match mark.filter(|mark| watched.partial_mark.as_ref() != Some(mark)) {
@@ -122,7 +123,7 @@ impl RemoteStreams<'_> {
                 break;
             }
         }
-        let read = RemoteRead { up_to, moved: up_to > watched.delivered, partial: partial.filter(|_| !settled), waiting };
+        let read = RemoteRead { up_to, moved: up_to > watched.delivered, partial: partial.filter(|_| !settled), waiting, gone };
         self.broadcast.caught_up(stream_id, read);
         Ok(())
     }

@@ -66,7 +66,7 @@ impl Turn {
         }
         loop {
             if let Some(text) = self.keyword_answer() {
-                return Ok(self.tool_reply(text, self.progress.step));
+                return Ok(self.tool_reply(text));
             }
             if self.progress.answered() >= self.scope.limits.steps {
                 self.progress.limit.get_or_insert(Limit::Steps);
@@ -100,16 +100,15 @@ impl Turn {
             if !client_calls.is_empty() {
                 return Ok(Reply { text, annotations, calls: client_calls, ..Reply::default() });
             }
-            if let Some(answer) = self.direct_answer(first_call) {
-                // The text of this step is settled, so another text is one of the next step.
-                let step = self.progress.step + u32::from(!text.is_empty());
-                return Ok(self.tool_reply(answer, step));
+            if let Some(text) = self.direct_answer(first_call) {
+                return Ok(self.tool_reply(text));
             }
         }
     }
 
-    /// A tool's own text as the answer.
-    fn tool_reply(&mut self, text: String, step: u32) -> Reply {
+    /// A tool's own text as the answer, in the place of the model's next step. The text of the step that called the tool is settled.
+    fn tool_reply(&mut self, text: String) -> Reply {
+        let step = self.progress.step + 1;
         self.scope.journal.publish_token(&AssistantToken { content: text.clone(), step });
         self.progress.text.push_str(&text);
         Reply::text(text)

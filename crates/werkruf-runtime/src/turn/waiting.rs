@@ -62,8 +62,11 @@ impl UnstartedTurn<'_> {
             Err(error) => tracing::warn!(turn_id = %self.audience.owner.turn_id, %error, "a waiting turn could not be canceled at once"),
         }
         // It ends as soon as it starts.
-        place.reached().await;
-        true
+        tokio::select! {
+            biased;
+            () = place.reached() => true,
+            () = started_elsewhere(self.running) => false,
+        }
     }
 
     /// Ends the turn; false when the store does not know it as waiting.
@@ -81,7 +84,7 @@ impl UnstartedTurn<'_> {
         let stream_id = conversation_id.unwrap_or(turn_id);
         let written = store.turns.cancel_waiting(tenant_id, turn_id, cancellation).await;
         // A write that failed may be stored all the same.
-        let Some(seq) = written.inspect_err(|_| self.engine.broadcast.resynchronize(stream_id))? else {
+        let Some(seq) = written.inspect_err(|_| self.engine.broadcast.resynchronize_unstarted(stream_id, turn_id))? else {
             return Ok(false);
         };
         store.models.metrics.turn_ended(change.status, None);

@@ -24,18 +24,20 @@ pub struct Subscriber {
     shown: Option<PartialAnswer>,
     /// The text of the step may be in the rows only, or from another process, which shows it about a second late.
     late: bool,
+    /// How many processes had started the turn when the subscriber received its last reset.
+    reset_after: Option<(Uuid, u32)>,
 }
 
 impl Subscriber {
     pub fn of_turn(world: &Arc<World>, process: &Arc<Process>, stream_id: Uuid, turn_id: Uuid) -> Self {
         let (world, process) = (Arc::clone(world), Arc::clone(process));
-        Self { world, process, stream_id, turn_id: Some(turn_id), last_seq: 0, joined_at: 0, shown: None, late: false }
+        Self { world, process, stream_id, turn_id: Some(turn_id), last_seq: 0, joined_at: 0, shown: None, late: false, reset_after: None }
     }
 
     /// Has the events up to this number, and joins a conversation, or one turn of it, perhaps at another process.
     pub fn joining(world: &Arc<World>, process: &Arc<Process>, stream_id: Uuid, turn_id: Option<Uuid>, after: i64) -> Self {
         let (world, process) = (Arc::clone(world), Arc::clone(process));
-        Self { world, process, stream_id, turn_id, last_seq: after, joined_at: 0, shown: None, late: true }
+        Self { world, process, stream_id, turn_id, last_seq: after, joined_at: 0, shown: None, late: true, reset_after: None }
     }
 
     /// False if a number is missing.
@@ -87,7 +89,9 @@ impl Subscriber {
             }
             EventType::AssistantReset => {
                 let reset: AssistantReset = serde_json::from_str(&event.data).unwrap();
-                self.shown = self.shown.take().filter(|shown| (shown.turn_id, shown.step) != (reset.turn_id, reset.step));
+                let is_reset = |shown: &PartialAnswer| (shown.turn_id, shown.step) == (reset.turn_id, reset.step);
+                self.shown = self.shown.take().filter(|shown| !is_reset(shown) && !self.is_stored(shown));
+                self.reset_after = Some((reset.turn_id, self.claims(reset.turn_id)));
             }
             EventType::AssistantSnapshot if event.seq.is_none() => {
                 let AssistantSnapshot { content, step, turn_id, .. } = serde_json::from_str(&event.data).unwrap();
@@ -123,7 +127,8 @@ impl Subscriber {
         let shown = self.shown.take().filter(|shown| shown.turn_id == turn_id).map(|shown| shown.content).unwrap_or_default();
         // Text from another process is about a second old; the text of a turn that was taken over meanwhile is void.
         let shared = self.world.faults.shared;
-        let taken_over = || self.world.tables.lock().unwrap().claims.get(&turn_id).is_some_and(|times| *times > 1);
+        let known = self.reset_after.filter(|(of, _)| *of == turn_id).map_or(1, |(_, claims)| claims);
+        let taken_over = || self.claims(turn_id) > known;
         let matches = if shared {
             stored.starts_with(&shown) || taken_over() || self.late
         } else {
@@ -133,6 +138,21 @@ impl Subscriber {
             self.world.violated(format!("a client of {} assembled {shown:?} where {stored:?} is stored", short(turn_id)));
         }
         self.late = false;
+    }
+
+    /// Whether a row has the text of this step. A client that knows the row may receive the text once more.
+    fn is_stored(&self, shown: &PartialAnswer) -> bool {
+        let tables = self.world.tables.lock().unwrap();
+        let rows = tables.events.range((self.stream_id, 0)..=(self.stream_id, i64::MAX)).map(|(_, row)| row);
+        let mut snapshots = rows.filter(|row| row.kind == EventType::AssistantSnapshot && row.turn_id == Some(shown.turn_id));
+        snapshots.any(|row| {
+            let snapshot: AssistantSnapshot = serde_json::from_str(&row.data).unwrap();
+            snapshot.step == shown.step && snapshot.content.starts_with(&shown.content)
+        })
+    }
+
+    fn claims(&self, turn_id: Uuid) -> u32 {
+        self.world.tables.lock().unwrap().claims.get(&turn_id).copied().unwrap_or(0)
     }
 
     fn check_row(&self, seq: i64, event: &LiveEvent) {

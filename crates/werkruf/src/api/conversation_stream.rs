@@ -1,8 +1,7 @@
 //! The event stream of a conversation: the stored events after a sequence number, then live events.
 //!
-//! Invariants: rows are read only when the client has taken the ones before, so a slow client costs at most one batch of memory. The
-//! stream subscribes before it reads the stored events for the last time, so no event is missing; the sequence numbers prevent
-//! repeats.
+//! Invariants: rows are read only when the client has taken the ones before, so a slow client costs at most one batch of memory. No event is missing
+//! or repeated (`Runtime::join`).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -112,7 +111,7 @@ impl ConversationStream {
         self.phase = if gap { Phase::Ended } else { Phase::Stored(rows.into_iter(), more) };
     }
 
-    /// Subscribes, then reads the stored events once more. An event that is not stored yet arrives on the subscription.
+    /// Continues with live events, after the rows that were stored meanwhile.
     async fn subscribe(&mut self) -> Result<BytesMut, StoreError> {
         let stream = StreamKey { tenant_id: self.tenant_id, stream_id: self.conversation_id };
         let options = SubscribeOptions { turn_id: None, debug: false, after: self.cursor.last };

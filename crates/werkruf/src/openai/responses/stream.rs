@@ -226,7 +226,12 @@ impl ResponseStream {
         loop {
             let options = SubscribeOptions { turn_id: Some(self.turn_id), debug: false, after: self.last };
             match self.app.runtime.join(stream, options, READ_LIMIT).await? {
-                Joined::Behind(rows) => self.encode_rows(&rows)?,
+                Joined::Behind(rows) => {
+                    self.encode_rows(&rows)?;
+                    if self.failed.is_some() || self.encoder.is_ended() {
+                        return Ok(());
+                    }
+                }
                 Joined::Live { rows, partial, events } => {
                     self.encode_rows(&rows)?;
                     if let Some(partial) = partial {
