@@ -112,9 +112,10 @@ fn is_unstarted(call: &StoredCall<'_>) -> bool {
     call.row.status == CallStatus::Queued && call.row.dedupe_of.is_none()
 }
 
-/// Whether one of the open calls may have ended, and the text of its tool was published as the answer: that of any tool where no model is asked.
+/// Whether one of the open calls may have ended, and the text of its tool was published as the answer: that of any tool where no model is asked,
+/// or where the tool is no longer configured.
 pub(super) fn may_have_answered(open: &[StoredCall<'_>], registry: &Registry, needs_no_model: bool) -> bool {
-    let answers = |call: &StoredCall<'_>| registry.find(&call.row.tool_name).is_some_and(|entry| entry.spec().answers_directly);
+    let answers = |call: &StoredCall<'_>| registry.find(&call.row.tool_name).is_none_or(|entry| entry.spec().answers_directly);
     open.iter().any(|call| !is_unstarted(call) && (needs_no_model || answers(call)))
 }
 

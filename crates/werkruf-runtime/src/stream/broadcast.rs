@@ -17,8 +17,10 @@ pub(super) const TICKS: u32 = 2;
 
 pub(super) struct Subscriber {
     pub(super) options: SubscribeOptions,
-    /// It received the event of an approval of its turn. One who joined while the turn waits stays until the decision.
-    pub(super) was_asked: bool,
+    /// It received a row of its turn after `init`. One who joined while the turn waits for an approval, and received none, stays until the decision.
+    pub(super) was_served: bool,
+    /// It received the saved text that the cursor's mark names.
+    pub(super) has_saved: bool,
     queue: QueueWriter,
 }
 
@@ -81,13 +83,10 @@ impl Broadcast {
             let new = || Audience { subscribers: Vec::new(), cursor: self.shared.then(|| Cursor::new(stream.tenant_id, options.after)) };
             let audience = streams.audiences.entry(stream_id).or_insert_with(new);
             audience.remove_closed();
-            audience.subscribers.push(Subscriber { options, was_asked: false, queue });
-            if let Some(cursor) = &mut audience.cursor {
-                // The saved text that the subscriber knows may be older than what the others got: all get it again.
-                cursor.partial_mark = None;
-                if cursor.rewind(options.after) {
-                    self.behind.notify_one();
-                }
+            // The saved text that the subscriber knows may be older than what the others got: it gets it again.
+            audience.subscribers.push(Subscriber { options, was_served: false, has_saved: false, queue });
+            if audience.cursor.as_mut().is_some_and(|cursor| cursor.rewind(options.after)) {
+                self.behind.notify_one();
             }
         }
         (subscription, streams.texts.get(&stream_id).map(|live| live.text.answer()))
@@ -274,7 +273,7 @@ impl StreamTable {
         self.remove_empty(stream_id);
     }
 
-    fn remove_empty(&mut self, stream_id: Uuid) {
+    pub(super) fn remove_empty(&mut self, stream_id: Uuid) {
         if self.audiences.get(&stream_id).is_some_and(|audience| audience.subscribers.is_empty()) {
             self.audiences.remove(&stream_id);
         }
@@ -283,7 +282,7 @@ impl StreamTable {
 
 impl Subscriber {
     /// Queues an event if the subscriber wants it. False when the subscription is over.
-    fn take(&mut self, event: &LiveEvent, shared: bool) -> bool {
+    pub(super) fn take(&mut self, event: &LiveEvent, shared: bool) -> bool {
         if let Some(seq) = event.seq.filter(|_| shared) {
             // Delivered again for subscribers that joined later.
             if seq <= self.options.after {
@@ -294,7 +293,7 @@ impl Subscriber {
         if self.wants_other_turn(event.turn_id) || (event.kind == EventType::Debug && !self.options.debug) {
             return !self.queue.is_closed();
         }
-        self.was_asked |= event.kind == EventType::ApprovalRequired;
+        self.was_served |= event.seq.is_some() && event.kind != EventType::Init;
         // A subscriber of one turn has received everything once the turn has ended.
         self.queue.push(event) && !(event.kind.ends_turn() && self.options.turn_id.is_some())
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use werkruf_contract::Uuid;
 use werkruf_store::{PartialText, StreamKey};
 
-use super::broadcast::Broadcast;
+use super::broadcast::{Audience, Broadcast, Subscriber};
 use super::cursor::{settles, snapshot, whole_text};
 use super::event::{LiveEvent, PartialAnswer};
 
@@ -21,6 +21,8 @@ pub(super) struct WatchedStream {
     pub(super) remote_turns: BTreeSet<Uuid>,
     /// Whether somebody here reads what another process may write.
     pub(super) has_readers: bool,
+    /// Whether a subscriber of a remote turn is disconnected when the turn waits for an approval. A turn begins to wait without an event.
+    pub(super) ends_at_wait: bool,
 }
 
 /// What was read of a stream.
@@ -47,14 +49,18 @@ impl Broadcast {
             let Some(cursor) = &audience.cursor else { continue };
             let turns = audience.subscribers.iter().filter_map(|subscriber| subscriber.options.turn_id);
             let remote_turns: BTreeSet<Uuid> = turns.filter(|turn| !here.contains(turn)).collect();
+            let ends_at_wait =
+                |subscriber: &Subscriber| subscriber.was_served && subscriber.options.turn_id.is_some_and(|turn| !here.contains(&turn));
+            let lacks_saved = |subscriber: &Subscriber| !subscriber.has_saved && subscriber.options.after <= cursor.delivered;
             let whole = audience.subscribers.iter().any(|subscriber| subscriber.options.turn_id.is_none());
             if cursor.behind || whole || !remote_turns.is_empty() {
                 found.push(WatchedStream {
                     stream: StreamKey { tenant_id: cursor.tenant_id, stream_id: *stream_id },
                     delivered: cursor.delivered,
                     behind: cursor.behind,
-                    partial_mark: cursor.partial_mark.clone(),
+                    partial_mark: cursor.partial_mark.clone().filter(|_| !audience.subscribers.iter().any(lacks_saved)),
                     written_here: false,
+                    ends_at_wait: audience.subscribers.iter().any(ends_at_wait),
                     has_readers: whole || !remote_turns.is_empty(),
                     remote_turns,
                 });
@@ -94,23 +100,20 @@ impl Broadcast {
         let was_behind = std::mem::replace(&mut cursor.behind, false);
         // A row that this process delivered meanwhile may have discarded the text. Its mark is not noted, so it is read again.
         let saved = read.partial.filter(|_| cursor.delivered == read.up_to);
-        let partial = match (own, saved) {
-            (Some(own), _) => Some(own).filter(|_| was_behind || read.moved),
-            (None, Some((mark, text))) => {
-                cursor.partial_mark = Some(mark);
-                text.map(PartialAnswer::from)
-            }
-            (None, None) => None,
-        };
-        if partial.is_some() {
-            cursor.partial.clone_from(&partial);
+        if let Some(own) = own.as_ref().filter(|_| was_behind || read.moved) {
+            cursor.partial = Some(own.clone());
         }
         audience.subscribers.retain(|subscriber| {
-            let is_over = |turn_id| read.gone.contains(&turn_id) || (subscriber.was_asked && read.waiting.contains(&turn_id));
+            let is_over = |turn_id| read.gone.contains(&turn_id) || (subscriber.was_served && read.waiting.contains(&turn_id));
             !subscriber.options.turn_id.is_some_and(is_over)
         });
-        if let Some(partial) = partial {
-            streams.send(stream_id, &snapshot(partial));
+        match (own, saved) {
+            (Some(own), _) if was_behind || read.moved => streams.send(stream_id, &snapshot(own)),
+            (None, Some((mark, text))) => {
+                audience.send_saved(mark, text.map(PartialAnswer::from), read.up_to);
+                streams.remove_empty(stream_id);
+            }
+            (Some(_), _) | (None, None) => {}
         }
     }
 
@@ -123,6 +126,27 @@ impl Broadcast {
         if let Some(cursor) = audience.cursor.as_mut() {
             cursor.delivered = cursor.delivered.max(up_to);
         }
+    }
+}
+
+impl Audience {
+    /// Sends a saved text to the subscribers who lack it. Who has a row that was not read yet waits, because that row may have discarded the text.
+    fn send_saved(&mut self, mark: String, partial: Option<PartialAnswer>, up_to: i64) {
+        let Some(cursor) = &mut self.cursor else { return };
+        let is_new = cursor.partial_mark.as_ref() != Some(&mark);
+        cursor.partial_mark = Some(mark);
+        if partial.is_some() {
+            cursor.partial.clone_from(&partial);
+        }
+        let event = partial.map(snapshot);
+        self.subscribers.retain_mut(|subscriber| {
+            subscriber.has_saved &= !is_new;
+            if subscriber.has_saved || subscriber.options.after > up_to {
+                return true;
+            }
+            subscriber.has_saved = true;
+            event.as_ref().is_none_or(|event| subscriber.take(event, true))
+        });
     }
 }
 

@@ -60,8 +60,39 @@ fn a_subscriber_who_joins_a_waiting_turn_stays_until_the_decision() {
     let waits = || RemoteRead { waiting: vec![TURN], ..nothing_read(1) };
     broadcast.caught_up(KEY.stream_id, waits());
     broadcast.caught_up(KEY.stream_id, waits());
+    assert!(!broadcast.watched_streams(&[].into())[0].ends_at_wait);
     broadcast.publish(KEY.stream_id, &event(2, EventType::ToolFinished));
     assert_eq!((kinds(&mut asked), kinds(&mut joined)), (vec![EventType::ApprovalRequired], vec![EventType::ToolFinished]));
+    // One call was decided, and the turn waits for another one again: no event says so.
+    assert!(broadcast.watched_streams(&[].into())[0].ends_at_wait);
+    broadcast.caught_up(KEY.stream_id, RemoteRead { waiting: vec![TURN], ..nothing_read(2) });
+    assert!(broadcast.watched_streams(&[].into()).is_empty());
+}
+
+#[test]
+fn saved_text_waits_for_a_row_that_its_subscriber_has_already() {
+    let broadcast = Broadcast::new(true);
+    let mut early = subscribe(&broadcast, None, 0);
+    let mut ahead = subscribe(&broadcast, None, 1);
+    let known = |broadcast: &Broadcast| broadcast.watched_streams(&[].into())[0].partial_mark.clone();
+    broadcast.caught_up(KEY.stream_id, read_partial(0, "wrong"));
+    assert_eq!((kinds(&mut early), kinds(&mut ahead)), (vec![EventType::AssistantSnapshot], vec![]));
+    assert_eq!(known(&broadcast).as_deref(), Some("mark"), "nobody who has only the rows that were read lacks it");
+    broadcast.deliver_row(KEY.stream_id, &event(1, EventType::ToolStarted));
+    assert_eq!(known(&broadcast), None, "it is read again for the other");
+    broadcast.caught_up(KEY.stream_id, read_partial(1, "right"));
+    assert_eq!((kinds(&mut early), kinds(&mut ahead)), (vec![EventType::ToolStarted], vec![EventType::AssistantSnapshot]));
+    assert_eq!(known(&broadcast).as_deref(), Some("mark"));
+}
+
+#[test]
+fn a_subscriber_far_beyond_the_end_keeps_no_text_from_the_others() {
+    let broadcast = Broadcast::new(true);
+    let mut beyond = subscribe(&broadcast, None, i64::MAX);
+    let mut reader = subscribe(&broadcast, None, 3);
+    broadcast.caught_up(KEY.stream_id, read_partial(3, "text"));
+    assert_eq!((kinds(&mut beyond), kinds(&mut reader)), (vec![], vec![EventType::AssistantSnapshot]));
+    assert!(!broadcast.watched_streams(&[].into())[0].behind);
 }
 
 #[test]

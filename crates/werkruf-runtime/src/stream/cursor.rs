@@ -15,7 +15,7 @@ pub(super) struct Cursor {
     pub(super) tenant_id: Uuid,
     /// The last number that was delivered.
     pub(super) delivered: i64,
-    /// The last number that this process knows of.
+    /// The last number that this process has written and could not deliver at once, else an earlier one.
     pub(super) known: i64,
     pub(super) behind: bool,
     /// The store's mark of the partial text that was sent last.
@@ -35,7 +35,7 @@ pub(super) enum Delivery {
 
 impl Cursor {
     pub(super) const fn new(tenant_id: Uuid, after: i64) -> Self {
-        Self { tenant_id, delivered: after, known: after, behind: false, partial_mark: None, partial: None }
+        Self { tenant_id, delivered: after, known: 0, behind: false, partial_mark: None, partial: None }
     }
 
     /// A subscriber joined that has fewer events than the others; true where that is so.

@@ -76,8 +76,9 @@ impl RemoteStreams<'_> {
             for watched in watched {
                 let position = positions.get(&watched.stream.stream_id);
                 let mark = position.and_then(|position| position.partial.clone()).filter(|_| !watched.written_here);
-                let moved = position.is_some_and(|position| position.next_event_seq > watched.delivered + 1);
-                if moved || watched.behind || (mark.is_some() && mark != watched.partial_mark) {
+                let moved = position.is_some_and(|position| position.next_event_seq > watched.delivered.saturating_add(1));
+                let gone = position.is_none() && !watched.remote_turns.is_empty();
+                if moved || gone || watched.behind || watched.ends_at_wait || (mark.is_some() && mark != watched.partial_mark) {
                     self.read(&watched, mark).await?;
                 }
             }

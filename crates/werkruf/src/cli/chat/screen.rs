@@ -57,7 +57,7 @@ impl Screen {
         match event.event.as_str() {
             "assistant_token" => self.token(data),
             "assistant_snapshot" => self.snapshot(data),
-            "assistant_reset" => self.reset(),
+            "assistant_reset" => self.reset(data),
             "tool_started" => self.started(data),
             "tool_finished" => self.finished(data, code),
             "approval_required" => {
@@ -136,7 +136,11 @@ impl Screen {
         out
     }
 
-    fn reset(&mut self) -> String {
+    fn reset(&mut self, data: &Value) -> String {
+        // The text of an earlier step stays.
+        if data["step"].as_u64().is_some_and(|step| step != self.step) {
+            return String::new();
+        }
         if self.mode == OutputMode::Pipe {
             self.stale |= !self.shown.is_empty();
             return String::new();

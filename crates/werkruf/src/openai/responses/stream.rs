@@ -239,6 +239,8 @@ impl ResponseStream {
                     }
                     self.events = Some(TurnEvents::Live(events));
                     self.ended |= self.awaiting_approval && !self.waits_for_decision;
+                    // Nothing more comes of a turn that was deleted.
+                    self.ended |= self.app.records().turn(self.tenant_id, self.turn_id).await?.is_none();
                     return Ok(());
                 }
             }
