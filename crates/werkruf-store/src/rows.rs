@@ -274,7 +274,7 @@ pub struct Reusable {
     pub call: CallRow,
     /// A finished `idempotent` or `once` call of the same conversation came after it.
     pub stale: bool,
-    /// The user has sent a message since the outcome of the call was known, which allows repeating a call with `outcome_unknown`.
+    /// The outcome of the call is unknown, and the user has sent a message since this was known, which allows repeating the call.
     pub message_since: bool,
 }
 

@@ -80,9 +80,8 @@ impl Tables {
 
     /// Whether a user message was written after this time.
     pub fn message_since(&self, conversation_id: Uuid, since: jiff::Timestamp) -> bool {
-        let messages = || self.messages.values().filter(|row| row.conversation_id == conversation_id && row.role == "user");
-        let numbered = messages().filter(|row| row.seq.is_some()).max_by_key(|row| row.seq);
-        messages().any(|row| row.seq.is_none() && row.created_at > since) || numbered.is_some_and(|row| row.created_at > since)
+        let mut messages = self.messages.values().filter(|row| row.conversation_id == conversation_id && row.role == "user");
+        messages.any(|row| row.created_at > since)
     }
 
     /// The turn of a user message.

@@ -249,7 +249,8 @@ impl Tables {
             Some(turn) => turn.finished_at.or((turn.status == TurnStatus::AwaitingApproval).then_some(turn.updated_at)),
             None => call.finished_at,
         };
-        let message_since = call.conversation_id.zip(known_at).is_some_and(|(id, known_at)| self.message_since(id, known_at));
+        let is_unknown = call.error_code.as_deref() == Some("outcome_unknown");
+        let message_since = is_unknown && call.conversation_id.zip(known_at).is_some_and(|(id, known_at)| self.message_since(id, known_at));
         Some(Reusable { call: (**call).clone(), stale, message_since })
     }
 }

@@ -157,14 +157,14 @@ const TAKEN: &str = "SELECT candidates.n FROM unnest($3) WITH ORDINALITY AS cand
     WHERE EXISTS (SELECT 1 FROM messages WHERE tenant_id = $1 AND conversation_id = $2 AND tool_call_id = candidates.id)
     ORDER BY candidates.n";
 
-/// The call, whether a call of the conversation has had an effect since, and whether the user has sent a message since the outcome was known:
+/// The call, whether a call of the conversation has had an effect since, and whether the user has sent a message since an unknown outcome was known:
 /// since the end of the turn, or since the turn stopped for an approval.
 fn reusable_sql() -> String {
     format!(
         "SELECT {},
            EXISTS (SELECT 1 FROM tool_calls AS later WHERE later.tenant_id = $1 AND later.conversation_id = found.conversation_id
              AND later.effect <> 'read' AND later.finished_at IS NOT NULL AND later.finished_at >= found.created_at AND later.id <> found.id),
-           message_since($1, found.conversation_id, found.turn_id, found.known_at)
+           CASE WHEN found.error_code = 'outcome_unknown' THEN message_since($1, found.conversation_id, found.turn_id, found.known_at) ELSE false END
          FROM (SELECT *, coalesce((SELECT coalesce(turns.finished_at, CASE turns.status WHEN 'awaiting_approval' THEN turns.updated_at ELSE 'infinity' END) FROM turns
              WHERE turns.tenant_id = $1 AND turns.id = tool_calls.turn_id), finished_at, created_at) AS known_at
            FROM tool_calls WHERE tenant_id = $1 AND dedupe_key = $2 AND conversation_id IS NOT DISTINCT FROM $3

@@ -214,7 +214,6 @@ pub(super) fn is_busy(c: &Connection, tenant: &Id, conversation: Option<Uuid>) -
 
 /// The turn ended long enough ago, the idempotency key of its message has expired, and the outcome of each of its
 /// calls is known. An unknown outcome is settled by a later message of the user, or when the turn's own messages are already deleted.
-/// An older message may have a higher number (a continued conversation that is then imported), so any later message counts here.
 fn deletable_sql() -> String {
     format!(
         "SELECT coalesce(finished_at < ?3, 0)
@@ -223,8 +222,7 @@ fn deletable_sql() -> String {
              OR (call.error_code = 'outcome_unknown' AND call.conversation_id IS NOT NULL
                AND (turns.kind <> 'chat' OR EXISTS
                  (SELECT 1 FROM messages AS own WHERE own.conversation_id = call.conversation_id AND own.tenant_id = ?1 AND own.turn_id = ?2))
-               AND NOT ({} OR EXISTS (SELECT 1 FROM messages AS later WHERE later.conversation_id = call.conversation_id AND later.tenant_id = ?1
-                 AND later.role = 'user' AND later.turn_id IS NOT ?2 AND later.created_at > turns.finished_at)))))
+               AND NOT {})))
          FROM turns WHERE tenant_id = ?1 AND id = ?2",
         message_since_sql("call.conversation_id", "?2", "turns.finished_at")
     )

@@ -8,8 +8,8 @@ use super::row::{self, all, first};
 use super::text::{Id, Stamp, id_or_null, stamp_or_null};
 use super::{SqliteStore, takeover, turn_open, turn_write, waiting};
 use crate::{
-    CallRow, Fence, InboxEntry, MessageRow, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary, TurnCancellation, TurnRow,
-    TurnWrite, Turns, Written,
+    CallRow, Fence, InboxEntry, MessageRow, OUTCOME_UNKNOWN, OpenTurn, Opened, Reusable, StoreError, StoreFuture, Summary,
+    TurnCancellation, TurnRow, TurnWrite, Turns, Written,
 };
 
 impl Turns for SqliteStore {
@@ -110,17 +110,14 @@ const SUMMARY: &str = "SELECT summary_until, summary, summary_untrusted FROM con
 
 /// A condition: the user has sent a message in another turn since the outcome of a call of `turn` was known. The values are SQL; ?1 is the tenant.
 /// A message that was queued before answers nothing. Two times of one millisecond say nothing about their order; the events of the conversation do.
-/// The newest numbered message of the user is near the end, so the scan backwards is short.
+/// Any message counts: an import into a conversation that went on gives older ones higher numbers. The whole conversation may be read, so ask it only
+/// for calls with an unknown outcome.
 pub(super) fn message_since_sql(conversation: &str, turn: &str, known_at: &str) -> String {
-    let later = format!(
-        "messages.turn_id IS NOT {turn} AND (messages.created_at > {known_at} OR (messages.created_at = {known_at}
-           AND (SELECT min(seq) FROM events WHERE conversation_id = {conversation} AND events.turn_id = messages.turn_id AND tenant_id = ?1)
-             > (SELECT max(seq) FROM events WHERE conversation_id = {conversation} AND events.turn_id = {turn} AND tenant_id = ?1)))"
-    );
     format!(
-        "(EXISTS (SELECT 1 FROM messages WHERE conversation_id = {conversation} AND seq IS NULL AND role = 'user' AND tenant_id = ?1 AND {later})
-           OR coalesce((SELECT {later} FROM messages WHERE conversation_id = {conversation} AND seq IS NOT NULL AND role = 'user'
-                          AND tenant_id = ?1 ORDER BY seq DESC LIMIT 1), 0))"
+        "EXISTS (SELECT 1 FROM messages WHERE conversation_id = {conversation} AND role = 'user' AND tenant_id = ?1
+           AND messages.turn_id IS NOT {turn} AND (messages.created_at > {known_at} OR (messages.created_at = {known_at}
+             AND (SELECT min(seq) FROM events WHERE conversation_id = {conversation} AND events.turn_id = messages.turn_id AND tenant_id = ?1)
+               > (SELECT max(seq) FROM events WHERE conversation_id = {conversation} AND events.turn_id = {turn} AND tenant_id = ?1))))"
     )
 }
 
@@ -129,7 +126,7 @@ fn since_sql() -> String {
         "SELECT
            EXISTS (SELECT 1 FROM tool_calls WHERE conversation_id = ?2 AND effect <> 'read' AND finished_at IS NOT NULL
                      AND finished_at >= ?3 AND id <> ?4 AND tenant_id = ?1),
-           {}",
+           CASE WHEN ?5 IS NULL THEN 0 ELSE {} END",
         message_since_sql("?2", "?6", "?5")
     )
 }
@@ -173,13 +170,13 @@ fn reusable(c: &Connection, tenant_id: Uuid, conversation_id: Option<Uuid>, dedu
     Ok(Some(Reusable { call, stale, message_since }))
 }
 
-/// Whether another call with an effect finished after the call, and whether the user sent a message after its outcome was known.
+/// Whether another call with an effect finished after the call, and whether the user sent a message after its unknown outcome was known.
 fn since(c: &Connection, tenant: &Id, call: &CallRow) -> Result<(bool, bool), StoreError> {
     let Some(conversation) = id_or_null(call.conversation_id) else { return Ok((false, false)) };
     let mut statement = c.prepare_cached(KNOWN_AT)?;
     let of_turn = first(&mut statement, params![tenant, Id::from(call.turn_id)], |columns| columns.time_or_null())?;
-    // No message is younger than NULL.
-    let known_at = of_turn.unwrap_or(call.finished_at);
+    let is_unknown = call.error_code.as_deref() == Some(OUTCOME_UNKNOWN);
+    let known_at = of_turn.unwrap_or(call.finished_at).filter(|_| is_unknown);
     let mut statement = c.prepare_cached(&since_sql())?;
     let turn = Id::from(call.turn_id);
     let values = params![tenant, conversation, Stamp::from(call.created_at), Id::from(call.id), stamp_or_null(known_at), turn];

@@ -209,6 +209,8 @@ pub(crate) async fn an_older_message_with_a_higher_number_changes_nothing<S: Sto
     world.now = started;
     let older = world.next_turn(unknown.conversation, "also before the outcome").await;
     world.complete(&older).await;
+    let found = world.store.reusable_call(world.tenant, Some(unknown.conversation), "key".to_owned()).await.unwrap().unwrap();
+    assert!(found.message_since, "the call may be repeated");
     world.later(1_000);
     assert_eq!(world.swept(Sweepable::Messages, before).await, (9, 0));
     assert_eq!(world.swept(Sweepable::Calls, before).await, (1, 0));

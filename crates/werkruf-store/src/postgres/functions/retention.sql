@@ -4,8 +4,7 @@
 
 -- Whether everything of a turn may be deleted; null where there is no such turn. The turn ended before the given time, its message is no
 -- longer recognised by its key, and no call has an unknown outcome. The user settles an unknown outcome by sending another message; where
--- the turn's own messages were deleted, that has happened. An older message may have a higher seq (a continued conversation that is then
--- imported), so any later message counts here.
+-- the turn's own messages were deleted, that has happened.
 CREATE OR REPLACE FUNCTION may_delete_turn(the_tenant uuid, the_turn uuid, before timestamptz, the_time timestamptz) RETURNS boolean
 LANGUAGE sql STABLE AS $$
   SELECT coalesce(turns.finished_at < before, false)
@@ -14,9 +13,7 @@ LANGUAGE sql STABLE AS $$
       AND (call.finished_at IS NULL OR (call.error_code = 'outcome_unknown' AND call.conversation_id IS NOT NULL
         AND (turns.kind <> 'chat' OR EXISTS (SELECT 1 FROM messages AS own WHERE own.tenant_id = the_tenant
           AND own.conversation_id = call.conversation_id AND own.turn_id = the_turn))
-        AND NOT (message_since(the_tenant, call.conversation_id, the_turn, turns.finished_at)
-          OR EXISTS (SELECT 1 FROM messages AS later WHERE later.tenant_id = the_tenant AND later.conversation_id = call.conversation_id
-            AND later.role = 'user' AND later.turn_id IS DISTINCT FROM the_turn AND later.created_at > turns.finished_at)))))
+        AND NOT message_since(the_tenant, call.conversation_id, the_turn, turns.finished_at))))
   FROM turns WHERE turns.tenant_id = the_tenant AND turns.id = the_turn
 $$;
 

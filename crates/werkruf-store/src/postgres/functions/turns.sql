@@ -344,17 +344,13 @@ END
 $$;
 
 -- Whether the user has sent a message in another turn since the outcome of a call of the_turn was known. A message that was queued before answers
--- nothing. Two times of one millisecond say nothing about their order; the events of the conversation do. The user's newest message with a seq is
--- near the end, so the backward scan is short.
+-- nothing. Two times of one millisecond say nothing about their order; the events of the conversation do. Any message counts: an import into a
+-- conversation that went on gives older ones a higher seq. The whole conversation may be read, so ask it only for calls with an unknown outcome.
 CREATE OR REPLACE FUNCTION message_since(the_tenant uuid, the_conversation uuid, the_turn uuid, known_at timestamptz) RETURNS boolean
 LANGUAGE sql STABLE AS $$
-  SELECT EXISTS (SELECT 1 FROM
-      (SELECT created_at, turn_id FROM messages WHERE tenant_id = the_tenant AND conversation_id = the_conversation
-         AND seq IS NULL AND role = 'user'
-       UNION ALL
-       (SELECT created_at, turn_id FROM messages WHERE tenant_id = the_tenant AND conversation_id = the_conversation
-         AND seq IS NOT NULL AND role = 'user' ORDER BY seq DESC LIMIT 1)) AS message
-    WHERE message.turn_id IS DISTINCT FROM the_turn AND (message.created_at > known_at OR (message.created_at = known_at
+  SELECT EXISTS (SELECT 1 FROM messages AS message
+    WHERE message.tenant_id = the_tenant AND message.conversation_id = the_conversation AND message.role = 'user'
+      AND message.turn_id IS DISTINCT FROM the_turn AND (message.created_at > known_at OR (message.created_at = known_at
       AND (SELECT min(seq) FROM events WHERE tenant_id = the_tenant AND conversation_id = the_conversation AND turn_id = message.turn_id)
         > (SELECT max(seq) FROM events WHERE tenant_id = the_tenant AND conversation_id = the_conversation AND turn_id = the_turn))))
 $$;
