@@ -38,7 +38,7 @@ impl Document {
             Some(code) => (Some(code), false),
             None => match guess_language(&format!("{title}\n{text}")) {
                 Guess::Known(language) => (Some(language.code().to_owned()), true),
-                Guess::Other => (None, true),
+                Guess::Other(code) => (code.map(str::to_owned), true),
                 Guess::Unclear => (None, false),
             },
         };
@@ -111,7 +111,9 @@ mod tests {
     fn a_text_in_another_language_differs_from_one_without_signs() {
         let cut = |text: &str| Document { text: text.to_owned(), ..Document::default() }.cut(&Clock::system(0));
         let french = cut("Le bagage à main ne doit pas peser plus de huit kilos.");
-        assert_eq!((french.language, french.guessed), (None, true));
+        assert_eq!((french.language.as_deref(), french.guessed), (Some("fr"), true));
+        let russian = cut("Срок действия миль истекает через три года.");
+        assert_eq!((russian.language, russian.guessed), (None, true));
         let short = cut("Boeing 777-300ER cabin");
         assert_eq!((short.language, short.guessed), (None, false));
     }

@@ -188,11 +188,13 @@ impl Embedder {
     }
 
     async fn embed_batch(&self, library: &Library, tenant_id: Uuid, batch: &[UnembeddedChunk]) -> Result<(), Failure> {
+        // Before the request: a process that ends while it waits loses nothing that was paid for.
+        library.pace.rested().await;
         let models = self.models_for(tenant_id, "");
         let vectors = vectors(&*models, batch).await?;
         self.check_sizes(&**library.store(), &vectors).await?;
         let storing = library.put_vectors(self.model.clone(), batch, vectors);
-        library.pace.write(storing).await.map_err(|error| store_failure(&error))?;
+        library.pace.write_now(storing).await.map_err(|error| store_failure(&error))?;
         Ok(())
     }
 

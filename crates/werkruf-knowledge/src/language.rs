@@ -59,13 +59,17 @@ const SPANISH: &str = "el la los las un una unos unas y o u e pero no de del a a
 /// Function words of languages without an analysis, so that their texts are not taken for Spanish or German.
 static OTHER_WORDS: LazyLock<[HashSet<&str>; 5]> =
     LazyLock::new(|| [FRENCH, ITALIAN, PORTUGUESE, CATALAN, DUTCH].map(|list| list.split_whitespace().collect()));
+const OTHER_CODES: [&str; 5] = ["fr", "it", "pt", "ca", "nl"];
+/// Letters that are rare in the other languages of the text's script.
+const LETTERS: [&str; 3] = ["äöüß", "", "ñáíóúé"];
+const OTHER_LETTERS: [&str; 5] = ["èêëàâçùûîïôœé", "àèìòùé", "ãõçâêôàáíóú", "àèòçïíóú", "ëï"];
 
 const FRENCH: &str = "le la les l un une des du de d et ou mais ne pas est sont était ce cette ces cet se son sa ses leur leurs il elle ils \
     elles on nous vous je j dans sur sous avec sans pour par au aux en y que qu qui quoi dont où comment quand pourquoi combien quel quelle \
     être été avoir ont a à plus très aussi comme c s n";
 const ITALIAN: &str = "il lo la gli le i l un uno una e o ma non è sono era che chi cui di del della dei degli delle dell da dal dalla dai in \
     nel nella nei nelle con su sul sulla per tra fra a al alla ai alle all si suo sua loro questo questa questi queste come quando dove \
-    perché più anche ha hanno essere stato se ci";
+    perché più anche ha hanno essere stato se ci tutto tutta tutti tutte";
 const PORTUGUESE: &str = "o a os as um uma uns umas e ou mas não é são era foi ser de do da dos das em no na nos nas por pelo pela para com sem \
     sobre que quem qual quais como quando onde quanto se seu sua seus suas ele ela eles elas este esta isso isto mais muito também já ao aos à \
     às até entre há tem têm você";
@@ -81,15 +85,15 @@ const LAST_LATIN: char = '\u{24f}';
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guess {
     Known(Language),
-    /// A language without an analysis.
-    Other,
+    /// A language without an analysis; its code if it is one of a few that are recognised.
+    Other(Option<&'static str>),
     /// The words do not show the language, because the text is short, a table or a list of names.
     Unclear,
 }
 
 /// The required lead over the second-best language.
 const MARGIN: usize = 2;
-/// The fewest signs of a language without an analysis. One accent is two signs, and known languages have it in a few words: "Nota de crédito".
+/// The fewest signs of a language without an analysis.
 const OTHER_SIGNS: usize = 4;
 /// Prose of this many words shows its language: in a known language more than one word in ten is a sign of it.
 const LONG: usize = 30;
@@ -118,39 +122,56 @@ fn ends_sentence(word: &str) -> bool {
     letters.next().is_some_and(|last| ".!?…".contains(last)) && letters.next().is_some_and(char::is_alphanumeric)
 }
 
-/// The language of these normalised words.
+/// The signs of one language in a text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Signs {
+    /// Its function words, and two for each letter that is typical of it.
+    all: usize,
+    /// Its function words alone.
+    words: usize,
+}
+
+impl Signs {
+    fn add(&mut self, word: &str, is_function_word: bool, letters: &str) {
+        self.words += usize::from(is_function_word);
+        self.all += usize::from(is_function_word);
+        if !word.is_ascii() {
+            self.all += 2 * word.chars().filter(|letter| letters.contains(*letter)).count();
+        }
+    }
+}
+
+/// The language of these normalised words. A language must lead in function words and in all signs, because names and foreign words bring letters
+/// of other languages: "The résumé of José Pérez".
 pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>, is_prose: bool) -> Guess {
-    let (mut signs, mut others) = ([0_usize; 3], [0_usize; 5]);
+    let (mut signs, mut others) = ([Signs::default(); 3], [Signs::default(); 5]);
     let (mut all, mut foreign_script) = (0_usize, 0_usize);
     for word in words {
         all += usize::from(is_alphabetic(word));
         for language in Language::ALL {
-            signs[language as usize] += usize::from(language.has_function_word(word));
+            signs[language as usize].add(word, language.has_function_word(word), LETTERS[language as usize]);
         }
-        for (count, list) in others.iter_mut().zip(&*OTHER_WORDS) {
-            *count += usize::from(list.contains(word));
+        for ((signs, list), letters) in others.iter_mut().zip(&*OTHER_WORDS).zip(OTHER_LETTERS) {
+            signs.add(word, list.contains(word), letters);
         }
-        if !word.is_ascii() {
-            let count = |letters: &str| 2 * word.chars().filter(|letter| letters.contains(*letter)).count();
-            signs[Language::De as usize] += count("äöüß");
-            signs[Language::Es as usize] += count("ñáíóú");
-            let foreign = [count("èêëàâçùûîïôœé"), count("àèìòùé"), count("ãõçâêôàáíóú"), count("àèòçïíóú"), count("ëï")];
-            others.iter_mut().zip(foreign).for_each(|(sum, count)| *sum += count);
-            foreign_script += usize::from(is_alphabetic(word) && word.chars().all(|letter| letter > LAST_LATIN));
-        }
+        foreign_script += usize::from(is_alphabetic(word) && word.chars().all(|letter| letter > LAST_LATIN));
     }
-    let best = Language::ALL.into_iter().max_by_key(|language| (signs[*language as usize], std::cmp::Reverse(*language)));
+    let best = Language::ALL.into_iter().max_by_key(|language| (signs[*language as usize].all, std::cmp::Reverse(*language)));
     let best = best.unwrap_or(Language::En);
     let most = signs[best as usize];
-    let next = Language::ALL.into_iter().filter(|language| *language != best).map(|language| signs[language as usize]).max().unwrap_or(0);
-    let other = others.into_iter().max().unwrap_or(0);
-    if most >= next + MARGIN && most > other {
-        Guess::Known(best)
-    } else if other >= (most + MARGIN).max(OTHER_SIGNS) || 2 * foreign_script > all || (is_prose && all >= LONG && most * SIGNS < all) {
-        Guess::Other
-    } else {
-        Guess::Unclear
+    let rest = || Language::ALL.into_iter().filter(|language| *language != best).map(|language| signs[language as usize]);
+    let words = rest().map(|signs| signs.words).chain([most.words]).max().unwrap_or(0);
+    let next = rest().map(|signs| signs.all).max().unwrap_or(0);
+    let other = others.iter().copied().max().unwrap_or_default();
+    if most.all >= next + MARGIN && most.all > other.all && most.words == words {
+        return Guess::Known(best);
     }
+    if other.all >= (most.all + MARGIN).max(OTHER_SIGNS) && other.words > words {
+        let mut codes = others.iter().zip(OTHER_CODES).filter(|(signs, _)| **signs == other).map(|(_, code)| code);
+        return Guess::Other(codes.next().filter(|_| codes.next().is_none()));
+    }
+    let is_foreign = 2 * foreign_script > all || (is_prose && all >= LONG && most.all * SIGNS < all);
+    if is_foreign { Guess::Other(None) } else { Guess::Unclear }
 }
 
 #[cfg(test)]
@@ -169,6 +190,8 @@ mod tests {
             ("Las millas caducan a los tres años si usted no vuela con la compañía.", Language::Es),
             ("El equipaje de mano no puede pesar más de ocho kilos y se entrega en la puerta.", Language::Es),
             ("La tarjeta de embarque se envía por correo", Language::Es),
+            ("El crédito también depende del interés y de los plazos que se fijan en el contrato.", Language::Es),
+            ("The café in Málaga is open until eight and it is not far from the port", Language::En),
         ] {
             assert_eq!(guess_language(text), Guess::Known(language), "{text}");
         }
@@ -176,28 +199,44 @@ mod tests {
 
     #[test]
     fn other_languages_are_recognised_as_such() {
-        for text in [
-            "Les miles expirent au bout de trois ans si vous ne volez pas avec la compagnie.",
-            "Le bagage à main ne doit pas peser plus de huit kilos et il est remis à la porte.",
-            "La carte d'embarquement est envoyée par courriel à tous les passagers de la réservation.",
-            "Quel est le prix de la modification de un billet pour Paris ?",
-            "Le miglia scadono dopo tre anni se non si vola con la compagnia.",
-            "Il bagaglio a mano non deve pesare più di otto chili e si consegna al cancello.",
-            "La carta d'imbarco è inviata per posta elettronica a tutti i passeggeri.",
-            "As milhas expiram depois de três anos se você não voar com a companhia.",
-            "A bagagem de mão não pode pesar mais de oito quilos e é entregue na porta.",
-            "O cartão de embarque é enviado por correio para todos os passageiros da reserva.",
-            "L'equipatge de mà no pot pesar més de vuit quilos i es lliura a la porta.",
-            "De handbagage mag niet meer dan acht kilo wegen en wordt bij de deur afgegeven.",
-            "Срок действия миль истекает через три года.",
-            "マイルは三年後に失効します。",
+        for (code, texts) in [
+            (
+                Some("fr"),
+                &[
+                    "Les miles expirent au bout de trois ans si vous ne volez pas avec la compagnie.",
+                    "Le bagage à main ne doit pas peser plus de huit kilos et il est remis à la porte.",
+                    "La carte d'embarquement est envoyée par courriel à tous les passagers de la réservation.",
+                    "Quel est le prix de la modification de un billet pour Paris ?",
+                ][..],
+            ),
+            (
+                Some("it"),
+                &[
+                    "Le miglia scadono dopo tre anni se non si vola con la compagnia.",
+                    "Il bagaglio a mano non deve pesare più di otto chili e si consegna al cancello.",
+                    "La carta d'imbarco è inviata per posta elettronica a tutti i passeggeri.",
+                ],
+            ),
+            (
+                Some("pt"),
+                &[
+                    "As milhas expiram depois de três anos se você não voar com a companhia.",
+                    "A bagagem de mão não pode pesar mais de oito quilos e é entregue na porta.",
+                    "O cartão de embarque é enviado por correio para todos os passageiros da reserva.",
+                ],
+            ),
+            (Some("ca"), &["L'equipatge de mà no pot pesar més de vuit quilos i es lliura a la porta."]),
+            (Some("nl"), &["De handbagage mag niet meer dan acht kilo wegen en wordt bij de deur afgegeven."]),
+            (None, &["Срок действия миль истекает через три года.", "マイルは三年後に失効します。"]),
         ] {
-            assert_eq!(guess_language(text), Guess::Other, "{text}");
+            for text in texts {
+                assert_eq!(guess_language(text), Guess::Other(code), "{text}");
+            }
         }
         // A language without a list of function words: a long text without those of the others.
         let indonesian = "Mil kedaluwarsa setelah tiga tahun jika tidak digunakan. Bagasi kabin tidak boleh lebih dari delapan kilogram dan \
             diserahkan sebelum naik pesawat. Perubahan tiket dikenakan biaya lima puluh euro. Kursi dapat dipilih sampai satu hari sebelum keberangkatan.";
-        assert_eq!(guess_language(indonesian), Guess::Other);
+        assert_eq!(guess_language(indonesian), Guess::Other(None));
     }
 
     #[test]
@@ -209,6 +248,7 @@ mod tests {
             "Award chart: 56,000 miles each way",
             "Anna Kramer, Leo Okafor, Aachen",
             "Nota de crédito",
+            "The résumé of José Pérez is in the café folder.",
         ] {
             assert_eq!(guess_language(text), Guess::Unclear, "{text}");
         }

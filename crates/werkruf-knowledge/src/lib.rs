@@ -62,9 +62,9 @@ pub use search::{Hit, IndexQuery};
 pub use stored_terms::{TermScan, stored_terms};
 pub use werkruf_contract::Trust;
 
-/// The version of the chunking. It must change when documents would be split differently. It is part of a document's digest, so that an
-/// unchanged document is split again when it is sent again.
-pub const CUT: &str = "2";
+/// The version of the chunking and of the language guess. It must change when documents would be split or guessed differently. It is part of a
+/// document's digest, so that an unchanged document is split again when it is sent again.
+pub const CUT: &str = "3";
 
 /// The language of a text.
 pub fn guess_language(text: &str) -> Guess {

@@ -31,10 +31,20 @@ impl Pace {
 
     /// Runs a write after the rest of the writes before it.
     pub(super) async fn write<T>(&self, work: impl Future<Output = T>) -> T {
+        self.rested().await;
+        self.write_now(work).await
+    }
+
+    /// Waits for the rest of the writes before.
+    pub(super) async fn rested(&self) {
         let waits_until = Instant::now() + LONGEST_REST;
         while let Some(until) = self.rests_until().map(|until| until.min(waits_until)).filter(|until| *until > Instant::now()) {
             tokio::time::sleep_until(until).await;
         }
+    }
+
+    /// Runs a write; those after it rest.
+    pub(super) async fn write_now<T>(&self, work: impl Future<Output = T>) -> T {
         let (began, searches) = (Instant::now(), self.searches.load(Ordering::Relaxed));
         let done = work.await;
         if self.searches.load(Ordering::Relaxed) != searches {

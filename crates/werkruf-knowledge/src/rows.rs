@@ -26,8 +26,8 @@ pub struct NewDocument {
     pub title: String,
     /// A language code, given or guessed.
     pub language: Option<String>,
-    /// Whether the language was guessed from the text. Without a code: whether the text is in another language than those with an analysis;
-    /// false if the text does not show its language.
+    /// Whether the language was guessed from the text. Without a code: whether the text is in a language that is not recognised; false if the text
+    /// does not show its language.
     pub guessed: bool,
     pub metadata: JsonText,
     /// A digest of the fields above and the text; a document with an unchanged digest is not written.
