@@ -47,12 +47,12 @@ fn name_commit() {
     println!("cargo::rustc-env=WERKRUF_COMMIT={commit}");
 }
 
-/// What the linker can do about the size of an optimized program, where the system and the linker are known to support it.
+/// What the linker can do about the size of the program that is shipped, where the system and the linker are known to support it.
 fn link_small() {
     println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let target = variable("TARGET");
-    if variable("PROFILE") != "release" || target != variable("HOST") || !target.ends_with("-linux-gnu") {
+    if variable("OPT_LEVEL") != "z" || target != variable("HOST") || !target.ends_with("-linux-gnu") {
         return;
     }
     // Addresses in the packed form take a megabyte less. The program then needs glibc 2.36 (2022) wherever it runs.
