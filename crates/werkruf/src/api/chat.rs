@@ -96,8 +96,13 @@ async fn chat(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) ->
 }
 
 /// The same as `POST /api/chat`, at the path that older clients use.
-#[routing::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest, params(ContextHeaders),
-    responses((status = 200, body = ref("#/components/schemas/Final")), (status = "4XX", body = ref("#/components/schemas/Error"))))]
+#[routing::path(post, path = "/functions/v1/chat-rag", tag = "chat", request_body = ChatRequest,
+    params(ContextHeaders, ("Idempotency-Key" = Option<String>, Header, description = "As on `POST /api/chat`.")),
+    responses(
+        (status = 200, body = ref("#/components/schemas/Final"), description = "JSON, or the events of the turn as text/event-stream."),
+        (status = 202, body = RunningTurn, description = "`background: true`, or an approval is pending."),
+        (status = "4XX", body = ref("#/components/schemas/Error")), (status = "5XX", body = ref("#/components/schemas/Error")),
+    ))]
 async fn chat_rag(caller: ApiCaller, headers: HeaderMap, body: body::RequestBody) -> Result<Response, ApiError> {
     start_turn(caller, &headers, body).await
 }

@@ -86,7 +86,9 @@ async fn list(ApiCaller { api, identity }: ApiCaller) -> Result<Json<ConnectionL
 /// Makes a link with which the caller connects an account at a server.
 #[routing::path(post, path = "/api/connections", operation_id = "create_connection", tag = "connections", request_body = ConnectionRequest,
     responses((status = 201, body = ConnectionLink), (status = 403, body = ref("#/components/schemas/Error")),
-        (status = 404, body = ref("#/components/schemas/Error"), description = "No server of this name wants a login of each person.")))]
+        (status = 404, body = ref("#/components/schemas/Error"), description = "No server of this name wants a login of each person."),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "The installation has no key that seals secrets."),
+        (status = "5XX", body = ref("#/components/schemas/Error"), description = "The other server could not be reached, or refused.")))]
 async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody) -> Result<(StatusCode, Json<ConnectionLink>), ApiError> {
     let raw = body::bytes(body).await?;
     let request: ConnectionRequest = body::json(&raw)?;
@@ -101,7 +103,9 @@ async fn create(ApiCaller { api, identity }: ApiCaller, body: body::RequestBody)
 #[routing::path(delete, path = "/api/connections/{server}", operation_id = "delete_connection", tag = "connections",
     params(("server" = String, Path, description = "The name of the server in the configuration.")),
     responses((status = 204), (status = 403, body = ref("#/components/schemas/Error")),
-        (status = 404, body = ref("#/components/schemas/Error"), description = "The caller has no account connected there.")))]
+        (status = 404, body = ref("#/components/schemas/Error"), description = "The caller has no account connected there."),
+        (status = 409, body = ref("#/components/schemas/Error"), description = "The installation has no key that seals secrets."),
+        (status = "5XX", body = ref("#/components/schemas/Error"), description = "The other server could not be reached, or refused.")))]
 async fn delete(ApiCaller { api, identity }: ApiCaller, PathParam(name): PathParam) -> Result<StatusCode, ApiError> {
     let person = person(&identity)?;
     let server = server(&api.app, &person, &name)?;
