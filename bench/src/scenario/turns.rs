@@ -16,7 +16,7 @@ const SIDES: [&str; 2] = ["floor", "werkruf"];
 /// Concurrent chats with a long history.
 const HISTORY_CHATS: usize = 4;
 /// An upper bound of turns per second with a long history; there must be enough conversations for all of them.
-const MAX_RATE: u64 = 800;
+const MAX_RATE: u64 = 1_600;
 
 pub(super) async fn run(plan: &Plan, stage: &Stage, client: &reqwest::Client, findings: &mut Findings) -> Result<(), String> {
     let wanted: Vec<Scenario> = short(plan).into_iter().chain([long(plan)]).filter(|scenario| plan.wants(scenario.name)).collect();
