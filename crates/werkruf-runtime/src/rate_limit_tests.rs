@@ -44,7 +44,7 @@ impl Cluster for SharedCounts {
     fn request_call_cancel(&self, _: Uuid, _: Uuid) -> StoreFuture<'_, bool> {
         Box::pin(async { Ok(false) })
     }
-    fn stream_positions(&self, _: Uuid, _: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
+    fn stream_positions(&self, _: Uuid, _: Vec<Uuid>, _: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
         Box::pin(async { Ok(Vec::new()) })
     }
     fn notify(&self) {}

@@ -42,8 +42,8 @@ pub trait Cluster: Send + Sync {
     }
     /// Stores a cancel request for a running call; false when the call does not run.
     fn request_call_cancel(&self, tenant_id: Uuid, call_id: Uuid) -> StoreFuture<'_, bool>;
-    /// The positions of these streams of a tenant. Streams that do not exist are left out.
-    fn stream_positions(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>>;
+    /// The positions of these streams of a tenant, and which of these turns of theirs wait. Streams that do not exist are left out.
+    fn stream_positions(&self, tenant_id: Uuid, streams: Vec<Uuid>, turns: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>>;
     /// Marks streams with unfinished turns as read by this process, for [`READ_MARK`]. Does nothing where one process owns the database.
     fn mark_read(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, ()> {
         let _ = (tenant_id, streams);
@@ -87,4 +87,6 @@ pub struct StreamPosition {
     pub next_event_seq: i64,
     /// Changes with every checkpoint of the partial text; `None` while there is no partial text.
     pub partial: Option<String>,
+    /// The turns, of those that were asked for, that wait for an approval.
+    pub waiting: Vec<Uuid>,
 }

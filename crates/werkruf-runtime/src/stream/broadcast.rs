@@ -17,8 +17,9 @@ pub(super) const TICKS: u32 = 2;
 
 pub(super) struct Subscriber {
     pub(super) options: SubscribeOptions,
-    /// It received a row of its turn after `init`. One who joined while the turn waits for an approval, and received none, stays until the decision.
-    pub(super) was_served: bool,
+    /// The turn was at work, or wrote a row after `init`, since it joined. When the turn then waits for an approval, the subscription is over. One who
+    /// joined while the turn waits stays until the decision.
+    pub(super) saw_work: bool,
     /// It received the saved text that the cursor's mark names.
     pub(super) has_saved: bool,
     queue: QueueWriter,
@@ -84,7 +85,7 @@ impl Broadcast {
             let audience = streams.audiences.entry(stream_id).or_insert_with(new);
             audience.remove_closed();
             // The saved text that the subscriber knows may be older than what the others got: it gets it again.
-            audience.subscribers.push(Subscriber { options, was_served: false, has_saved: false, queue });
+            audience.subscribers.push(Subscriber { options, saw_work: false, has_saved: false, queue });
             if audience.cursor.as_mut().is_some_and(|cursor| cursor.rewind(options.after)) {
                 self.behind.notify_one();
             }
@@ -268,6 +269,10 @@ impl StreamTable {
 
     pub(super) fn send(&mut self, stream_id: Uuid, event: &LiveEvent) {
         let Some(audience) = self.audiences.get_mut(&stream_id) else { return };
+        if let Some(cursor) = audience.cursor.as_mut().filter(|_| event.seq.is_some() && event.kind.settles_text()) {
+            // The same text may be written and saved again.
+            cursor.partial_mark = None;
+        }
         let (subscribers, shared) = (&mut audience.subscribers, audience.cursor.is_some());
         subscribers.retain_mut(|subscriber| subscriber.take(event, shared));
         self.remove_empty(stream_id);
@@ -293,7 +298,7 @@ impl Subscriber {
         if self.wants_other_turn(event.turn_id) || (event.kind == EventType::Debug && !self.options.debug) {
             return !self.queue.is_closed();
         }
-        self.was_served |= event.seq.is_some() && event.kind != EventType::Init;
+        self.saw_work |= event.seq.is_some() && event.kind != EventType::Init;
         // A subscriber of one turn has received everything once the turn has ended.
         self.queue.push(event) && !(event.kind.ends_turn() && self.options.turn_id.is_some())
     }

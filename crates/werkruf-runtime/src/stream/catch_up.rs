@@ -21,8 +21,6 @@ pub(super) struct WatchedStream {
     pub(super) remote_turns: BTreeSet<Uuid>,
     /// Whether somebody here reads what another process may write.
     pub(super) has_readers: bool,
-    /// Whether a subscriber of a remote turn is disconnected when the turn waits for an approval. A turn begins to wait without an event.
-    pub(super) ends_at_wait: bool,
 }
 
 /// What was read of a stream.
@@ -33,10 +31,8 @@ pub(super) struct RemoteRead {
     pub(super) moved: bool,
     /// The partial text and its mark, only where no row that was read makes it void.
     pub(super) partial: Option<(String, Option<PartialText>)>,
-    /// Turns that wait for an approval: subscribers who received its event have everything for now.
+    /// Turns that wait for an approval: subscribers who saw them at work have everything for now.
     pub(super) waiting: Vec<Uuid>,
-    /// Turns that do not exist any more.
-    pub(super) gone: Vec<Uuid>,
 }
 
 impl Broadcast {
@@ -49,8 +45,6 @@ impl Broadcast {
             let Some(cursor) = &audience.cursor else { continue };
             let turns = audience.subscribers.iter().filter_map(|subscriber| subscriber.options.turn_id);
             let remote_turns: BTreeSet<Uuid> = turns.filter(|turn| !here.contains(turn)).collect();
-            let ends_at_wait =
-                |subscriber: &Subscriber| subscriber.was_served && subscriber.options.turn_id.is_some_and(|turn| !here.contains(&turn));
             let lacks_saved = |subscriber: &Subscriber| !subscriber.has_saved && subscriber.options.after <= cursor.delivered;
             let whole = audience.subscribers.iter().any(|subscriber| subscriber.options.turn_id.is_none());
             if cursor.behind || whole || !remote_turns.is_empty() {
@@ -60,7 +54,6 @@ impl Broadcast {
                     behind: cursor.behind,
                     partial_mark: cursor.partial_mark.clone().filter(|_| !audience.subscribers.iter().any(lacks_saved)),
                     written_here: false,
-                    ends_at_wait: audience.subscribers.iter().any(ends_at_wait),
                     has_readers: whole || !remote_turns.is_empty(),
                     remote_turns,
                 });
@@ -71,6 +64,21 @@ impl Broadcast {
         }
         streams.audiences.retain(|_, audience| !audience.subscribers.is_empty());
         found
+    }
+
+    /// Notes which of these turns are at work. Whether a subscriber saw one at work that waits now: it is disconnected after it has all rows. A turn
+    /// begins to wait without an event.
+    pub(super) fn ends_at_wait(&self, stream_id: Uuid, turns: &BTreeSet<Uuid>, waiting: &[Uuid]) -> bool {
+        let mut streams = self.lock();
+        let Some(audience) = streams.audiences.get_mut(&stream_id) else { return false };
+        let mut ends = false;
+        for subscriber in &mut audience.subscribers {
+            let Some(turn_id) = subscriber.options.turn_id.filter(|turn_id| turns.contains(turn_id)) else { continue };
+            let waits = waiting.contains(&turn_id);
+            ends |= waits && subscriber.saw_work;
+            subscriber.saw_work |= !waits;
+        }
+        ends
     }
 
     /// Delivers the next row of a stream; rows that were delivered before are left out.
@@ -104,8 +112,8 @@ impl Broadcast {
             cursor.partial = Some(own.clone());
         }
         audience.subscribers.retain(|subscriber| {
-            let is_over = |turn_id| read.gone.contains(&turn_id) || (subscriber.was_served && read.waiting.contains(&turn_id));
-            !subscriber.options.turn_id.is_some_and(is_over)
+            let waits = subscriber.options.turn_id.is_some_and(|turn_id| read.waiting.contains(&turn_id));
+            !(waits && subscriber.saw_work)
         });
         match (own, saved) {
             (Some(own), _) if was_behind || read.moved => streams.send(stream_id, &snapshot(own)),

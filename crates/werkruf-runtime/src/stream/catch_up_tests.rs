@@ -25,7 +25,7 @@ fn token(broadcast: &Broadcast, turn_id: Uuid, content: &str) {
 }
 
 fn nothing_read(up_to: i64) -> RemoteRead {
-    RemoteRead { up_to, moved: false, partial: None, waiting: Vec::new(), gone: Vec::new() }
+    RemoteRead { up_to, moved: false, partial: None, waiting: Vec::new() }
 }
 
 fn read_partial(up_to: i64, content: &str) -> RemoteRead {
@@ -54,19 +54,41 @@ fn saved_text_is_not_sent_after_a_row_that_was_delivered_since_it_was_read() {
 #[test]
 fn a_subscriber_who_joins_a_waiting_turn_stays_until_the_decision() {
     let broadcast = Broadcast::new(true);
+    let ends_at_wait = |waiting: &[Uuid]| broadcast.ends_at_wait(KEY.stream_id, &[TURN].into(), waiting);
     let mut asked = subscribe(&broadcast, Some(TURN), 0);
     broadcast.deliver_row(KEY.stream_id, &event(1, EventType::ApprovalRequired));
     let mut joined = subscribe(&broadcast, Some(TURN), 1);
-    let waits = || RemoteRead { waiting: vec![TURN], ..nothing_read(1) };
-    broadcast.caught_up(KEY.stream_id, waits());
-    broadcast.caught_up(KEY.stream_id, waits());
-    assert!(!broadcast.watched_streams(&[].into())[0].ends_at_wait);
+    let waits = |up_to| RemoteRead { waiting: vec![TURN], ..nothing_read(up_to) };
+    assert!(ends_at_wait(&[TURN]));
+    broadcast.caught_up(KEY.stream_id, waits(1));
+    assert!(!ends_at_wait(&[TURN]));
     broadcast.publish(KEY.stream_id, &event(2, EventType::ToolFinished));
     assert_eq!((kinds(&mut asked), kinds(&mut joined)), (vec![EventType::ApprovalRequired], vec![EventType::ToolFinished]));
     // One call was decided, and the turn waits for another one again: no event says so.
-    assert!(broadcast.watched_streams(&[].into())[0].ends_at_wait);
-    broadcast.caught_up(KEY.stream_id, RemoteRead { waiting: vec![TURN], ..nothing_read(2) });
+    assert!(ends_at_wait(&[TURN]));
+    broadcast.caught_up(KEY.stream_id, waits(2));
     assert!(broadcast.watched_streams(&[].into()).is_empty());
+}
+
+#[test]
+fn a_subscriber_of_a_turn_at_work_is_disconnected_when_it_waits_although_it_wrote_nothing() {
+    let broadcast = Broadcast::new(true);
+    let _events = subscribe(&broadcast, Some(TURN), 1);
+    assert!(!broadcast.ends_at_wait(KEY.stream_id, &[TURN].into(), &[]));
+    assert!(broadcast.ends_at_wait(KEY.stream_id, &[TURN].into(), &[TURN]));
+    broadcast.caught_up(KEY.stream_id, RemoteRead { waiting: vec![TURN], ..nothing_read(1) });
+    assert!(broadcast.watched_streams(&[].into()).is_empty());
+}
+
+#[test]
+fn text_that_is_saved_again_after_a_reset_is_sent_again() {
+    let broadcast = Broadcast::new(true);
+    let mut events = subscribe(&broadcast, None, 0);
+    broadcast.caught_up(KEY.stream_id, read_partial(0, "same"));
+    broadcast.deliver_row(KEY.stream_id, &event(1, EventType::AssistantReset));
+    assert_eq!(broadcast.watched_streams(&[].into())[0].partial_mark, None);
+    broadcast.caught_up(KEY.stream_id, read_partial(1, "same"));
+    assert_eq!(kinds(&mut events), [EventType::AssistantSnapshot, EventType::AssistantReset, EventType::AssistantSnapshot]);
 }
 
 #[test]
@@ -93,14 +115,6 @@ fn a_subscriber_far_beyond_the_end_keeps_no_text_from_the_others() {
     broadcast.caught_up(KEY.stream_id, read_partial(3, "text"));
     assert_eq!((kinds(&mut beyond), kinds(&mut reader)), (vec![], vec![EventType::AssistantSnapshot]));
     assert!(!broadcast.watched_streams(&[].into())[0].behind);
-}
-
-#[test]
-fn subscribers_of_a_turn_that_is_gone_are_disconnected() {
-    let broadcast = Broadcast::new(true);
-    let _events = subscribe(&broadcast, Some(TURN), 0);
-    broadcast.caught_up(KEY.stream_id, RemoteRead { gone: vec![TURN], ..nothing_read(0) });
-    assert!(broadcast.watched_streams(&[].into()).is_empty());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
-use werkruf_contract::{TurnStatus, Uuid};
+use werkruf_contract::Uuid;
 use werkruf_store::{Cluster, ReadLimit, Records, StoreError, StreamPosition, Streams};
 
 use super::broadcast::Broadcast;
@@ -71,15 +71,23 @@ impl RemoteStreams<'_> {
                 self.cluster.mark_read(tenant_id, read).await?;
             }
             let ids = watched.iter().map(|watched| watched.stream.stream_id).collect();
-            let positions = self.cluster.stream_positions(tenant_id, ids).await?;
-            let positions: BTreeMap<Uuid, StreamPosition> = positions.into_iter().map(|position| (position.stream_id, position)).collect();
+            let turns = watched.iter().flat_map(|watched| watched.remote_turns.iter().copied()).collect();
+            // Read before the rows: what a turn wrote before it started to wait is then among them.
+            let positions = self.cluster.stream_positions(tenant_id, ids, turns).await?;
+            let mut positions: BTreeMap<Uuid, StreamPosition> =
+                positions.into_iter().map(|position| (position.stream_id, position)).collect();
             for watched in watched {
-                let position = positions.get(&watched.stream.stream_id);
-                let mark = position.and_then(|position| position.partial.clone()).filter(|_| !watched.written_here);
-                let moved = position.is_some_and(|position| position.next_event_seq > watched.delivered.saturating_add(1));
-                let gone = position.is_none() && !watched.remote_turns.is_empty();
-                if moved || gone || watched.behind || watched.ends_at_wait || (mark.is_some() && mark != watched.partial_mark) {
-                    self.read(&watched, mark).await?;
+                let stream_id = watched.stream.stream_id;
+                let Some(position) = positions.remove(&stream_id) else {
+                    self.disconnect_deleted(&watched).await?;
+                    continue;
+                };
+                let StreamPosition { next_event_seq, partial, waiting, .. } = position;
+                let mark = partial.filter(|_| !watched.written_here);
+                let moved = next_event_seq > watched.delivered.saturating_add(1);
+                let waits = self.broadcast.ends_at_wait(stream_id, &watched.remote_turns, &waiting);
+                if moved || waits || watched.behind || (mark.is_some() && mark != watched.partial_mark) {
+                    self.read(&watched, mark, waiting).await?;
                 }
             }
         }
@@ -91,17 +99,18 @@ impl RemoteStreams<'_> {
         self.running.all().into_iter().filter(|(_, turn)| turn.lease().is_held()).map(|(turn_id, _)| turn_id).collect()
     }
 
-    async fn read(&self, watched: &WatchedStream, mark: Option<String>) -> Result<(), StoreError> {
-        let (tenant_id, stream_id) = (watched.stream.tenant_id, watched.stream.stream_id);
-        let (mut waiting, mut gone) = (Vec::new(), Vec::new());
+    /// Ends the subscriptions of turns that do not exist any more.
+    async fn disconnect_deleted(&self, watched: &WatchedStream) -> Result<(), StoreError> {
         for turn_id in &watched.remote_turns {
-            // Read before the rows: what a turn wrote before it started to wait is then among them.
-            match self.records.turn(tenant_id, *turn_id).await? {
-                Some(turn) if turn.status == TurnStatus::AwaitingApproval => waiting.push(*turn_id),
-                Some(_) => {}
-                None => gone.push(*turn_id),
+            if self.records.turn(watched.stream.tenant_id, *turn_id).await?.is_none() {
+                self.broadcast.disconnect_turn(watched.stream.stream_id, *turn_id);
             }
         }
+        Ok(())
+    }
+
+    async fn read(&self, watched: &WatchedStream, mark: Option<String>, waiting: Vec<Uuid>) -> Result<(), StoreError> {
+        let (tenant_id, stream_id) = (watched.stream.tenant_id, watched.stream.stream_id);
         let partial = match mark.filter(|mark| watched.partial_mark.as_ref() != Some(mark)) {
             Some(mark) => Some((mark, self.streams.partial(tenant_id, stream_id).await?)),
             None => None,
@@ -124,7 +133,7 @@ impl RemoteStreams<'_> {
                 break;
             }
         }
-        let read = RemoteRead { up_to, moved: up_to > watched.delivered, partial: partial.filter(|_| !settled), waiting, gone };
+        let read = RemoteRead { up_to, moved: up_to > watched.delivered, partial: partial.filter(|_| !settled), waiting };
         self.broadcast.caught_up(stream_id, read);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use werkruf_contract::{BoxFuture, CallStatus, Uuid};
+use werkruf_contract::{BoxFuture, CallStatus, TurnStatus, Uuid};
 use werkruf_store::{CLAIM_WINDOW, Cluster, LeaseReport, StoreFuture, StreamKey, StreamPosition};
 
 use crate::mutant::Mutant;
@@ -27,10 +27,19 @@ impl Tables {
         }
     }
 
-    fn position(&self, stream_id: Uuid) -> Option<StreamPosition> {
+    fn position(&self, stream_id: Uuid, turns: &[Uuid]) -> Option<StreamPosition> {
         let lease = self.leases.get(&stream_id)?;
         let partial = self.partial(stream_id).map(|text| format!("{} {} {}", short(text.turn_id), text.step, text.content));
-        Some(StreamPosition { stream_id, next_event_seq: lease.next_event, partial })
+        let waits = |id: &&Uuid| {
+            let turn = self.turns.get(*id);
+            turn.is_some_and(|turn| turn.conversation_id.unwrap_or(turn.id) == stream_id && turn.status == TurnStatus::AwaitingApproval)
+        };
+        Some(StreamPosition {
+            stream_id,
+            next_event_seq: lease.next_event,
+            partial,
+            waiting: turns.iter().filter(waits).copied().collect(),
+        })
     }
 
     fn claim_key(&mut self, key: &str, call_id: Uuid) -> Uuid {
@@ -97,10 +106,10 @@ impl Cluster for Store {
         })
     }
 
-    fn stream_positions(&self, _: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
+    fn stream_positions(&self, _: Uuid, streams: Vec<Uuid>, turns: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
         let stale = i64::from(self.world.mutant == Mutant::LastEventHidden);
         Box::pin(self.read("positions", move |tables| {
-            let found = streams.into_iter().filter_map(|stream_id| tables.position(stream_id));
+            let found = streams.into_iter().filter_map(|stream_id| tables.position(stream_id, &turns));
             found.map(|position| StreamPosition { next_event_seq: position.next_event_seq - stale, ..position }).collect()
         }))
     }

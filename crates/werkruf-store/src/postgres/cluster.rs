@@ -13,11 +13,16 @@ use super::text::clean;
 use crate::{CLAIM_WINDOW, Cluster, LeaseReport, READ_MARK, StoreFuture, StreamPosition, TokenGrant};
 
 /// Of the partial text only a digest is read.
-const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, current.mark FROM leases LEFT JOIN LATERAL (
+const POSITIONS: &str = "SELECT leases.conversation_id, leases.next_event_seq, current.mark, coalesce(waiting.turns, '{}')
+    FROM leases LEFT JOIN LATERAL (
       SELECT turns.id || '/' || turns.step || '/' || hashtextextended(turns.partial, 0) AS mark FROM turns
       WHERE turns.tenant_id = $1 AND turns.conversation_id = leases.conversation_id AND turns.finished_at IS NULL
         AND turns.partial IS NOT NULL ORDER BY turns.id DESC LIMIT 1
-    ) AS current ON true WHERE leases.tenant_id = $1 AND leases.conversation_id = ANY ($2)";
+    ) AS current ON true LEFT JOIN (
+      SELECT coalesce(conversation_id, id) AS stream_id, array_agg(id) AS turns FROM turns
+      WHERE tenant_id = $1 AND id = ANY ($3) AND status = 'awaiting_approval' GROUP BY 1
+    ) AS waiting ON waiting.stream_id = leases.conversation_id
+    WHERE leases.tenant_id = $1 AND leases.conversation_id = ANY ($2)";
 
 /// The sum may exceed what there is: what an earlier process took decides how much of this block counts. A statement that waited for the row may
 /// find the next minute there, and stays in it. A later minute comes from a clock that was set back, and does not count.
@@ -85,11 +90,12 @@ impl Cluster for PostgresStore {
         Box::pin(async move { Ok(self.query(DbRole::Tenant(tenant_id), sql, &[p(&tenant_id), p(&call_id)]).await?.len() == 1) })
     }
 
-    fn stream_positions(&self, tenant_id: Uuid, streams: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
+    fn stream_positions(&self, tenant_id: Uuid, streams: Vec<Uuid>, turns: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
         Box::pin(async move {
-            let rows = self.query(DbRole::Tenant(tenant_id), POSITIONS, &[p(&tenant_id), p(&streams)]).await?;
+            let rows = self.query(DbRole::Tenant(tenant_id), POSITIONS, &[p(&tenant_id), p(&streams), p(&turns)]).await?;
             all(&rows, |columns| {
-                Ok(StreamPosition { stream_id: columns.id()?, next_event_seq: columns.int()?, partial: columns.text_or_null()? })
+                let (stream_id, next_event_seq) = (columns.id()?, columns.int()?);
+                Ok(StreamPosition { stream_id, next_event_seq, partial: columns.text_or_null()?, waiting: columns.ids()? })
             })
         })
     }

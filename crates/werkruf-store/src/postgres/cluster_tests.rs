@@ -156,7 +156,8 @@ async fn cancel_requests_are_read_when_leases_are_renewed() {
 async fn a_stream_is_followed_from_another_process() {
     let (here, there) = two().await;
     let running = here.talk().await;
-    let position = async || there.store.stream_positions(there.tenant, vec![running.conversation, there.id()]).await.unwrap();
+    let position =
+        async || there.store.stream_positions(there.tenant, vec![running.conversation, there.id()], vec![running.turn]).await.unwrap();
     let [started] = position().await.try_into().unwrap();
     assert_eq!((started.stream_id, started.next_event_seq, started.partial), (running.conversation, 2, None));
     let save = async |content: &str| {
@@ -169,7 +170,10 @@ async fn a_stream_is_followed_from_another_process() {
     here.complete(&running).await;
     let [done] = position().await.try_into().unwrap();
     assert_eq!((done.next_event_seq, done.partial), (3, None));
-    assert!(there.store.stream_positions(there.id(), vec![running.conversation]).await.unwrap().is_empty(), "another tenant sees nothing");
+    assert!(
+        there.store.stream_positions(there.id(), vec![running.conversation], vec![running.turn]).await.unwrap().is_empty(),
+        "another tenant sees nothing"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

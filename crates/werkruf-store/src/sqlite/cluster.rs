@@ -26,7 +26,7 @@ impl Cluster for SqliteStore {
         Box::pin(std::future::ready(Ok(false)))
     }
 
-    fn stream_positions(&self, _tenant_id: Uuid, _streams: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
+    fn stream_positions(&self, _tenant_id: Uuid, _streams: Vec<Uuid>, _turns: Vec<Uuid>) -> StoreFuture<'_, Vec<StreamPosition>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
