@@ -31,7 +31,7 @@ impl Document {
         let Self { id, title, text, language, metadata } = self;
         let given = language.filter(|code| !code.trim().is_empty());
         let metadata = Value::Object(metadata).to_string();
-        let digest = digest(&[CUT, &title, &text, given.as_deref().unwrap_or_default(), &metadata]);
+        let content = digest(&[&title, &text, given.as_deref().unwrap_or_default(), &metadata]);
         // Every chunk is indexed with the title, so a longer one would multiply the text.
         let title: String = title.chars().take(MAX_TITLE).collect();
         let (language, guessed) = match given {
@@ -49,12 +49,12 @@ impl Document {
         }
         NewDocument {
             id: clock.new_id(),
-            document_id: id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("doc_{}", &digest[..24])),
+            document_id: id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("doc_{}", &content[..24])),
             title,
             language,
             guessed,
             metadata,
-            digest,
+            digest: digest(&[CUT, &content]),
             chunks: cut.into_iter().map(|chunk| (clock.new_id(), chunk)).collect(),
         }
     }

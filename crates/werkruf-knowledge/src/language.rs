@@ -62,7 +62,7 @@ static OTHER_WORDS: LazyLock<[HashSet<&str>; 5]> =
 const OTHER_CODES: [&str; 5] = ["fr", "it", "pt", "ca", "nl"];
 /// Letters that are rare in the other languages of the text's script.
 const LETTERS: [&str; 3] = ["äöüß", "", "ñáíóúé"];
-const OTHER_LETTERS: [&str; 5] = ["èêëàâçùûîïôœé", "àèìòùé", "ãõçâêôàáíóú", "àèòçïíóú", "ëï"];
+const OTHER_LETTERS: [&str; 5] = ["èêëàâçùûîïôœé", "àèìòùé", "ãõçâêôàáíóúé", "àèòçïíóúé", "ëï"];
 
 const FRENCH: &str = "le la les l un une des du de d et ou mais ne pas est sont était ce cette ces cet se son sa ses leur leurs il elle ils \
     elles on nous vous je j dans sur sous avec sans pour par au aux en y que qu qui quoi dont où comment quand pourquoi combien quel quelle \
@@ -95,9 +95,9 @@ pub enum Guess {
 const MARGIN: usize = 2;
 /// The fewest signs of a language without an analysis.
 const OTHER_SIGNS: usize = 4;
-/// Prose of this many words shows its language: in a known language more than one word in ten is a sign of it.
+/// In prose of this many words at least one word in ten is a function word of its language.
 const LONG: usize = 30;
-const SIGNS: usize = 10;
+const FUNCTION_WORDS_IN: usize = 10;
 
 /// Prose has this many words in a line or more, and ends a sentence after this many words or fewer.
 const LINE: usize = 8;
@@ -163,14 +163,15 @@ pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>, is_prose: bool) ->
     let words = rest().map(|signs| signs.words).chain([most.words]).max().unwrap_or(0);
     let next = rest().map(|signs| signs.all).max().unwrap_or(0);
     let other = others.iter().copied().max().unwrap_or_default();
-    if most.all >= next + MARGIN && most.all > other.all && most.words == words {
+    let is_in = |signs: Signs| !is_prose || all < LONG || signs.words * FUNCTION_WORDS_IN >= all;
+    if is_in(most) && most.all >= next + MARGIN && most.all > other.all && most.words >= words.max(other.words) {
         return Guess::Known(best);
     }
-    if other.all >= (most.all + MARGIN).max(OTHER_SIGNS) && other.words > words {
+    if is_in(other) && other.all >= (most.all + MARGIN).max(OTHER_SIGNS) && other.words > words {
         let mut codes = others.iter().zip(OTHER_CODES).filter(|(signs, _)| **signs == other).map(|(_, code)| code);
         return Guess::Other(codes.next().filter(|_| codes.next().is_none()));
     }
-    let is_foreign = 2 * foreign_script > all || (is_prose && all >= LONG && most.all * SIGNS < all);
+    let is_foreign = 2 * foreign_script > all || !is_in(most);
     if is_foreign { Guess::Other(None) } else { Guess::Unclear }
 }
 
@@ -222,6 +223,7 @@ mod tests {
                 &[
                     "As milhas expiram depois de três anos se você não voar com a companhia.",
                     "A bagagem de mão não pode pesar mais de oito quilos e é entregue na porta.",
+                    "A taxa de limpeza é paga por noite e o depósito é devolvido até o fim de semana.",
                     "O cartão de embarque é enviado por correio para todos os passageiros da reserva.",
                 ],
             ),
@@ -237,6 +239,11 @@ mod tests {
         let indonesian = "Mil kedaluwarsa setelah tiga tahun jika tidak digunakan. Bagasi kabin tidak boleh lebih dari delapan kilogram dan \
             diserahkan sebelum naik pesawat. Perubahan tiket dikenakan biaya lima puluh euro. Kursi dapat dipilih sampai satu hari sebelum keberangkatan.";
         assert_eq!(guess_language(indonesian), Guess::Other(None));
+        // Its letters are those of German, its function words are not.
+        let swedish = "Resväskan får väga högst åtta kilo och ska lämnas vid dörren innan du går ombord. Avgiften för ändrade biljetter är femtio \
+            euro per person. Platser kan väljas fram till en dag före avgång, och poängen försvinner efter tre år om de inte används. Barn under två \
+            år reser gratis i knät på en vuxen.";
+        assert_eq!(guess_language(swedish), Guess::Other(None));
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Tool for SearchKnowledgeBase {
         let is_empty = sources.is_empty();
         let offers = is_empty && self.0.offers_ask_gpt();
         let message = message(&texts, &sources, offers);
-        let asked_at = self.0.clock().now().to_string();
+        let asked_at = format!("{:.3}", self.0.clock().now());
         let pending = if offers { json!({"query": query, "asked_at": asked_at}) } else { Value::Null };
         let mut reply = Reply::new(Passages {
             kind: if is_empty { "nothing" } else { "docs" },
