@@ -32,6 +32,9 @@ pub enum StoreError {
     /// Stored data cannot be read, or the SQL is wrong: a defect, never the caller's fault.
     #[error("stored data cannot be used: {0}")]
     Broken(String),
+    /// The database belongs to another program. Nothing was changed.
+    #[error("{0}")]
+    Foreign(String),
     /// The schema is newer than this binary, or has a module that this binary was built without.
     #[error(
         "the database has migration {part}/{found}, this binary knows up to {part}/{known}; \

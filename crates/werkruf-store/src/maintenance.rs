@@ -144,7 +144,7 @@ impl MaintenanceError {
         match self {
             Self::Exists(_) => "file_exists",
             Self::NotEmpty(_) => "database_not_empty",
-            Self::Unfit { .. } | Self::Store(StoreError::TooNew { .. }) => "backup_invalid",
+            Self::Unfit { .. } | Self::Store(StoreError::TooNew { .. } | StoreError::Foreign(_)) => "backup_invalid",
             Self::File { .. } => "file_unusable",
             Self::Store(StoreError::Prerelease(_)) => "schema_prerelease",
             Self::Store(StoreError::InUse(_)) => "database_in_use",

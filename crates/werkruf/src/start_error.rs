@@ -60,6 +60,7 @@ impl StartError {
                 StoreError::Full(_) => "storage_full",
                 StoreError::Replaced(_) => "database_replaced",
                 StoreError::Prerelease(_) => "schema_prerelease",
+                StoreError::Foreign(_) => "database_unusable",
                 _ => "database_unavailable",
             },
             Self::Unusable(_) => "database_unusable",
@@ -74,10 +75,13 @@ impl StartError {
     }
 }
 
-/// What to do about a database that does not answer.
+/// What to do about a database that cannot be used.
 const fn advice(error: &StoreError) -> &'static str {
     match error {
         StoreError::Unavailable(_) => "; check the address in --database (WERKRUF_DATABASE), and that the database runs there",
+        StoreError::Foreign(_) => {
+            "; name another one with --database (WERKRUF_DATABASE), or another schema of PostgreSQL with WERKRUF_DATABASE_SCHEMA"
+        }
         _ => "",
     }
 }

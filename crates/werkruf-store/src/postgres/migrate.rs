@@ -249,7 +249,7 @@ async fn record(client: &impl GenericClient, row: &Applied, name: &str, now: Tim
 async fn create_schema(client: &impl GenericClient, name: &str) -> Result<(), StoreError> {
     let foreign = "SELECT EXISTS (SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE nspname = $1)";
     if client.query_typed_one(foreign, &[p(&name)]).await?.try_get(0)? {
-        return Err(broken(format!("the schema {name} holds tables of another program; name another one with WERKRUF_DATABASE_SCHEMA")));
+        return Err(StoreError::Foreign(format!("the schema {name} holds tables of another program")));
     }
     let sql = format!(
         "CREATE SCHEMA IF NOT EXISTS {name};

@@ -145,7 +145,7 @@ async fn a_schema_of_another_program_is_left_alone() {
     let url = fresh_database();
     let mut client = connect(&url).await;
     client.batch_execute("CREATE SCHEMA werkruf; CREATE TABLE werkruf.theirs (id bigint)").await.unwrap();
-    assert!(matches!(migrate(&mut client, "werkruf", &known(), NOW).await, Err(StoreError::Broken(_))));
+    assert!(matches!(migrate(&mut client, "werkruf", &known(), NOW).await, Err(StoreError::Foreign(_))));
     migrate(&mut client, "werkruf_2", &known(), NOW).await.unwrap();
 }
 

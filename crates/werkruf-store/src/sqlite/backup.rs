@@ -135,7 +135,7 @@ pub(super) fn verify(path: &Path) -> Result<(i64, Rows), MaintenanceError> {
         Ok(0) => return Err(unfit("this database has no schema".to_owned())),
         Ok(number) => number,
         Err(error @ StoreError::Prerelease(_)) => return Err(error.into()),
-        Err(StoreError::Broken(why)) => return Err(unfit(why)),
+        Err(StoreError::Broken(why) | StoreError::Foreign(why)) => return Err(unfit(why)),
         Err(error) => return Err(broken(error)),
     };
     Ok((schema, count(&connection).map_err(broken)?))

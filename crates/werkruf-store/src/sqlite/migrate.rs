@@ -104,11 +104,12 @@ pub(super) fn report(path: &Path, parts: &[Part]) -> Result<SchemaReport, StoreE
 }
 
 /// Whether the database has a record of migrations; false for an empty database. A database of an early unreleased build has the tables
-/// or a record without parts.
+/// or a record without parts, or with nothing in it.
 fn has_record(connection: &Connection, path: &Path) -> Result<bool, StoreError> {
     let is_true = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, bool>(0));
     if is_true("SELECT EXISTS (SELECT 1 FROM pragma_table_info('schema_migrations') WHERE name = 'part')")? {
-        return Ok(true);
+        let lost = "SELECT NOT EXISTS (SELECT 1 FROM schema_migrations) AND EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'turns')";
+        return if is_true(lost)? { Err(StoreError::Prerelease(path.display().to_string())) } else { Ok(true) };
     }
     if is_true("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)")? {
         return Ok(false);
@@ -118,7 +119,7 @@ fn has_record(connection: &Connection, path: &Path) -> Result<bool, StoreError> 
     if is_true(unreleased)? {
         return Err(StoreError::Prerelease(path.display().to_string()));
     }
-    Err(StoreError::Broken("the file is a database of another program".to_owned()))
+    Err(StoreError::Foreign("the file is a database of another program".to_owned()))
 }
 
 fn applied(connection: &Connection) -> Result<Vec<Applied>, StoreError> {

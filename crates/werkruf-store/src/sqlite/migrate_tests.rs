@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use werkruf_contract::Clock;
 
 use super::super::SqliteStore;
-use super::{Part, beside, migrate, parts, recorded_number, report, schema_number};
+use super::{Part, RECORD, beside, migrate, parts, recorded_number, report, schema_number};
 use crate::story::MODULES;
 use crate::story::TestCloser;
 use crate::{Migration, StoreError};
@@ -99,12 +99,12 @@ fn a_database_of_another_program_is_not_changed() {
         let connection = open(&path);
         connection.execute_batch(sql).unwrap();
         let refused = apply(&connection, &path, &parts(MODULES));
-        assert!(matches!(refused, Err(StoreError::Broken(_))), "{refused:?}");
+        assert!(matches!(refused, Err(StoreError::Foreign(_))), "{refused:?}");
         assert_eq!(connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)).unwrap(), 1);
     }
 }
 
-/// Both signs of such a database: the record without parts, and the tables without a record.
+/// The signs of such a database: the record without parts, and the tables without a record or with an empty one.
 #[test]
 fn a_database_of_an_unreleased_build_is_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,14 +112,15 @@ fn a_database_of_an_unreleased_build_is_refused_and_not_changed() {
           applied_at TEXT NOT NULL) STRICT;
         INSERT INTO schema_migrations VALUES (12, 'fewer_pages', 'c', '2026-11-01T00:00:00.000Z');";
     let tables = "CREATE TABLE turns (id TEXT); CREATE TABLE tool_calls (id TEXT); CREATE TABLE leases (owner TEXT);";
-    for (name, sql) in [("record.db", record), ("tables.db", tables)] {
+    let emptied = format!("{RECORD}; {tables}");
+    for (name, sql) in [("record.db", record), ("tables.db", tables), ("emptied.db", &emptied)] {
         let path = folder.path().join(name);
         open(&path).execute_batch(sql).unwrap();
         let dump = || {
             let sql = "SELECT group_concat(name || sql) FROM sqlite_schema";
             open(&path).query_row(sql, [], |row| row.get::<_, String>(0)).unwrap()
         };
-        let before = dump();
+        let (before, bytes) = (dump(), std::fs::read(&path).unwrap());
         let clock = Clock::system(0);
         let restored = SqliteStore::restore(
             &path,
@@ -138,6 +139,7 @@ fn a_database_of_an_unreleased_build_is_refused_and_not_changed() {
             assert!(named.ends_with(name), "{named}");
             assert!(refused.unwrap_err().to_string().contains("werkruf conversations export"));
         }
+        assert!(std::fs::read(&path).unwrap() == bytes, "not even its journal mode");
         assert_eq!(dump(), before);
     }
 }

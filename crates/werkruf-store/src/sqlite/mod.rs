@@ -94,8 +94,13 @@ impl SqliteStore {
     pub fn open(path: impl AsRef<Path>, clock: &Clock, modules: Modules) -> Result<Arc<Self>, StoreError> {
         let path = path.as_ref();
         let lock = Lock::take(path, true)?;
+        let parts = migrate::parts(modules);
+        if !migrate::beside(path, "-wal").exists() {
+            // Opening it for writing changes the file, also one that is refused then. A file with a WAL was opened so before.
+            migrate::report(path, &parts)?;
+        }
         let connection = open::writable(path)?;
-        migrate::migrate(&connection, path, &migrate::parts(modules), clock.now())?;
+        migrate::migrate(&connection, path, &parts, clock.now())?;
         open::void_old_leases(&connection)?;
         let readers = (0..readers::READERS).map(|_| open::read_only(path)).collect::<Result<_, _>>()?;
         Ok(Arc::new(Self {

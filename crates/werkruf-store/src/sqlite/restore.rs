@@ -122,7 +122,7 @@ fn with_backup_path(error: MaintenanceError, backup: &Path) -> MaintenanceError 
 /// The error of a backup that this binary does not restore. It names the backup, because the copy is removed.
 fn unfit(error: StoreError, backup: &Path) -> MaintenanceError {
     match error {
-        StoreError::Broken(why) => MaintenanceError::Unfit { path: backup.to_owned(), why },
+        StoreError::Broken(why) | StoreError::Foreign(why) => MaintenanceError::Unfit { path: backup.to_owned(), why },
         StoreError::TooNew { .. } => MaintenanceError::Unfit { path: backup.to_owned(), why: error.to_string() },
         StoreError::Prerelease(_) => StoreError::Prerelease(backup.display().to_string()).into(),
         other => other.into(),

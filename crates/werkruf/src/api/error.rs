@@ -247,7 +247,7 @@ impl From<StoreError> for ApiError {
                 "state_too_large",
                 "The session state would be larger than the server allows; clear fields of it with null or send less.",
             ),
-            StoreError::Broken(_) | StoreError::TooNew { .. } | StoreError::Prerelease(_) => {
+            StoreError::Broken(_) | StoreError::Foreign(_) | StoreError::TooNew { .. } | StoreError::Prerelease(_) => {
                 tracing::error!(%error, "the store failed permanently");
                 Self::internal()
             }

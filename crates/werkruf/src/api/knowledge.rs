@@ -15,6 +15,7 @@ use super::body::{self, Params, PathParam};
 use super::error::ApiError;
 use super::knowledge_rights::{check_missing, check_write, grantee};
 use super::policy::{Authenticated, Policy};
+use super::view::Iso;
 use super::{ApiState, page};
 use crate::routing::{self, ApiRouter, IntoParams, ToSchema, routes};
 
@@ -97,8 +98,10 @@ struct DocumentView {
     version: i64,
     chunks: i64,
     ingestion_run_id: String,
-    created_at: String,
-    updated_at: String,
+    #[schema(value_type = String)]
+    created_at: Iso,
+    #[schema(value_type = String)]
+    updated_at: Iso,
     /// The chunks in order. Only in the response for a single document.
     #[serde(skip_serializing_if = "Option::is_none")]
     content: Option<Vec<ChunkView>>,
@@ -387,8 +390,8 @@ fn view(row: DocumentRow) -> DocumentView {
         version: row.version,
         chunks: row.chunks,
         ingestion_run_id: row.ingestion_run_id,
-        created_at: row.created_at.to_string(),
-        updated_at: row.updated_at.to_string(),
+        created_at: Iso(row.created_at),
+        updated_at: Iso(row.updated_at),
         content: None,
     }
 }
