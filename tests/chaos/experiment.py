@@ -189,8 +189,11 @@ class Experiment:
         return Writer(self.meta, self.server, run, user, content)
 
     def await_whatsapp(self):
-        """Everything is sent and reported, and nothing follows from the reports."""
-        until(lambda: self.all_notified() and self.meta.quiet(), 60, "the reports of WhatsApp")
+        """Everything is sent and reported, and nothing follows from the reports. On a busy machine that may take long, but it never stops for a minute."""
+        done = lambda: self.all_notified() and self.meta.quiet()
+        while not done():
+            before = len(self.meta.reported)
+            until(lambda: done() or len(self.meta.reported) > before, 60, "the next report of WhatsApp")
 
     def cancels(self, effect, what, crash):
         first, second, threads = self.two_turns(effect, what, crash, work_ms=400)
