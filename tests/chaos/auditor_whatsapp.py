@@ -104,8 +104,14 @@ def arrived(audit, observed, rows):
 
 
 def in_order(audit, observed, rows):
-    """The parts of turns reach a person in the order in which they were written."""
+    """The parts of turns reach a person in the order in which they were written. A part that was perhaps sent twice is given up, and the parts after it
+    with it. If a late report shows that it arrived, they are sent after all, behind what was sent meanwhile."""
     parts = {row["id"]: row for row in rows if row["turn_id"] and not row["approval_id"]}
+    given_up = {}
+    for row in parts.values():
+        if row["ambiguous"] and row["attempts"] >= 2:
+            given_up[row["turn_id"]] = min(row["part"], given_up.get(row["turn_id"], row["part"]))
+    parts = {id: row for id, row in parts.items() if row["part"] <= given_up.get(row["turn_id"], row["part"])}
     last, seen = {}, set()
     for one in observed["sent"]:
         if one["row"] not in parts or one["row"] in seen:
