@@ -163,6 +163,7 @@ pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>, is_prose: bool) ->
     let words = rest().map(|signs| signs.words).chain([most.words]).max().unwrap_or(0);
     let next = rest().map(|signs| signs.all).max().unwrap_or(0);
     let other = others.iter().copied().max().unwrap_or_default();
+    // A long text has the function words of its language, not only its letters.
     let is_in = |signs: Signs| !is_prose || all < LONG || signs.words * FUNCTION_WORDS_IN >= all;
     if is_in(most) && most.all >= next + MARGIN && most.all > other.all && most.words >= words.max(other.words) {
         return Guess::Known(best);

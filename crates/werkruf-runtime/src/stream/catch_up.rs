@@ -66,8 +66,8 @@ impl Broadcast {
         found
     }
 
-    /// Notes which of these turns are at work. Whether a subscriber saw one at work that waits now: it is disconnected after it has all rows. A turn
-    /// begins to wait without an event.
+    /// Notes which of these turns are at work. True if a subscriber saw a turn at work that waits now: its subscription ends when it has all rows.
+    /// A turn begins to wait without an event.
     pub(super) fn ends_at_wait(&self, stream_id: Uuid, turns: &BTreeSet<Uuid>, waiting: &[Uuid]) -> bool {
         let mut streams = self.lock();
         let Some(audience) = streams.audiences.get_mut(&stream_id) else { return false };

@@ -15,7 +15,7 @@ pub(super) struct Cursor {
     pub(super) tenant_id: Uuid,
     /// The last number that was delivered.
     pub(super) delivered: i64,
-    /// The last number that this process has written and could not deliver at once, else an earlier one.
+    /// The highest number that this process has written since the first subscriber joined; 0 before.
     pub(super) known: i64,
     pub(super) behind: bool,
     /// The store's mark of the partial text that was sent last.

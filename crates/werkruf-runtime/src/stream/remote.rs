@@ -1,7 +1,7 @@
 //! Delivers events that other processes wrote to the subscribers of this one.
 //!
-//! Invariants: one query per tenant and round covers every watched stream, and only streams that moved are read. Partial text is read before
-//! the rows, and is sent only where no row read after it makes it void.
+//! Invariants: one query per tenant and round covers every watched stream. Rows are read only of streams that moved, or of which a turn began
+//! to wait. Partial text is read before the rows, and is sent only where no row read after it makes it void.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
