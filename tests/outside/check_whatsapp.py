@@ -45,7 +45,7 @@ def calls_of(server, user):
 
 def check_whatsapp_keyword_needs_no_model():
     with Office() as (server, meta, stub, model):
-        for at, (user, word, tool, expected) in enumerate(((3, "Anfragen", "get_requests", "Anfrage"), (3, "wer bin ich?", "get_user_info", "Clara"), (3, "Arbeitszeit", "get_worktime", "Std."),
+        for at, (user, word, tool, expected) in enumerate(((3, "Anfragen", "get_requests", "Anfrage"), (3, "wer bin ich?", "get_user_info", "Clara"), (3, "Arbeitszeit", "get_worktime", "Arbeitszeit am"),
                                                            (3, "todos", "get_todos", "Aufgabe"), (4, "requests", "get_requests", "request"), (4, "¿Quién soy?", "get_user_info", "David"))):
             before = len(to(stub, user))
             meta.text(digits(user), word)

@@ -20,7 +20,7 @@ def check_first_minute_offline_in_three_languages():
     try:
         for message, user, tools, expected in (
                 ("solicitudes abiertas de hoy", 1, ["get_requests"], "solicitud"), ("welche requests und todos habe ich offen", 2, ["get_requests", "get_todos"], "offen"),
-                ("wie lange habe ich heute gearbeitet", 3, ["get_worktime"], "Std."), ("wer bin ich", 3, ["get_user_info"], "Clara"),
+                ("wie lange habe ich heute gearbeitet", 3, ["get_worktime"], "Arbeitszeit am"), ("wer bin ich", 3, ["get_user_info"], "Clara"),
                 ("what articles are there about emergencies", 5, ["get_cerebro_articles"], "Emergency"), ("who am i", 6, ["get_user_info"], "Farid")):
             answer = ask(server, message, user)
             assert sorted(r["tool"] for r in answer["tool_results"]) == tools and expected in answer["message"]["content"], answer
