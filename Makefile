@@ -1,6 +1,6 @@
 # The project's commands. `make` without a target lists them.
 .DEFAULT_GOAL := help
-.PHONY: help toolchain console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights without-flights-absence without-flights-tests debug-build outside-tests outside-sqlite outside-postgres client-tests client-matrix schema-tests mcp-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
+.PHONY: help toolchain disk console console-if-node console-tests screenshots run install check test test-full bench figures usage-figures search-figures fmt lint rust-tests without-flights without-flights-absence without-flights-tests debug-build outside-tests outside-sqlite outside-postgres client-tests client-matrix schema-tests mcp-tests tutorial-tests chaos chaos-build chaos-short fuzz hostile hostile-short interference interference-short supply-chain
 
 CARGO ?= cargo
 BIN := target/release/werkruf
@@ -84,7 +84,14 @@ without-flights-tests: without-flights-absence
 # These use servers of their own and mostly wait, so three of them run beside each other.
 FROM_OUTSIDE := outside-postgres outside-sqlite schema-tests client-tests console-tests mcp-tests without-flights hostile-short interference-short tutorial-tests search-figures
 
-test: toolchain console check ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
+# A disk that fills up after twenty minutes looks like the fault of whatever test runs then.
+NEED_DISK_GB := $(if $(filter 0,$(CARGO_INCREMENTAL)),10,18)
+
+disk:
+	@gb=$$({ df -Pk . | awk 'NR == 2 {print $$4}'; du -sk target 2>/dev/null | cut -f1; } | awk '{kb += $$1} END {print int(kb / 1048576)}'); \
+	if [ $$gb -lt $(NEED_DISK_GB) ]; then echo "The tests write $(NEED_DISK_GB) GB into target, and there is room for $$gb GB. CARGO_INCREMENTAL=0 halves what they write."; exit 1; fi
+
+test: disk toolchain console check ## What CI runs: `check`, then tests that use the server from outside, with real clients, and under attacks and faults
 	$(MAKE) --no-print-directory without-flights-absence
 	$(MAKE) --no-print-directory -j 3 --output-sync=target $(FROM_OUTSIDE)
 	$(MAKE) --no-print-directory chaos-short

@@ -7,8 +7,8 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use werkruf_contract::Uuid;
 use werkruf_store::{ConversationFilter, ConversationRow, MessageRow, Order, Page};
 
@@ -196,9 +196,22 @@ struct FormatQuery {
     format: Option<String>,
 }
 
+/// A message as the requested format has it.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum AnyMessage<'a> {
+    Native(MessageView<'a>),
+    Formatted(FormattedMessage),
+}
+
+/// A message or item of another program's format.
+#[derive(Serialize, ToSchema)]
+#[schema(value_type = Object)]
+struct FormattedMessage(Value);
+
 #[derive(Serialize, ToSchema)]
 struct MessageList<'a> {
-    messages: Vec<MessageView<'a>>,
+    messages: Vec<AnyMessage<'a>>,
     /// The value of `after` for the next page; null on the last page.
     next_after: Option<Uuid>,
 }
@@ -221,10 +234,12 @@ async fn messages(
     let rows = api.app.records().messages(identity.tenant_id, conversation.id, page).await?;
     check_retained(&api, &conversation, page, &rows).await?;
     let next_after = page::next_after(&rows, &page, |row| row.id);
-    if let Some(format) = format {
-        return Ok(Json(json!({"messages": history::format_rows(format, &rows, page.order), "next_after": next_after})).into_response());
-    }
-    let messages = rows.iter().map(MessageView::from).collect();
+    let messages = match format {
+        Some(format) => {
+            history::format_rows(format, &rows, page.order).into_iter().map(|row| AnyMessage::Formatted(FormattedMessage(row))).collect()
+        }
+        None => rows.iter().map(|row| AnyMessage::Native(row.into())).collect(),
+    };
     Ok(Json(MessageList { messages, next_after }).into_response())
 }
 

@@ -13,17 +13,19 @@ use crate::openai_path::is_openai_path;
 const LIMITS: &str = include_str!("openapi_limits.json");
 
 /// Routes whose 200 may be an event stream.
-const STREAMS: [(&str, &str); 6] = [
+const STREAMS: [(&str, &str); 7] = [
     ("post", "/api/chat"),
     ("post", "/functions/v1/chat-rag"),
     ("get", "/api/conversations/{id}/events"),
     ("post", "/v1/chat/completions"),
     ("post", "/v1/responses"),
     ("get", "/v1/responses/{id}"),
+    ("post", "/mcp"),
 ];
 
-/// Refusals of every route that needs a credential. The first is also one of every route that reads a body.
-const REFUSALS: [&str; 5] = ["400", "401", "403", "429", "503"];
+/// Refusals of every route that needs a credential. The first is also one of every route that reads a body. 404 is also the answer to an
+/// operator who names a tenant or user that does not exist.
+const REFUSALS: [&str; 6] = ["400", "401", "403", "404", "429", "503"];
 /// Refusals of every route that reads a body, beside those.
 const BODY_REFUSALS: [&str; 3] = ["408", "413", "415"];
 

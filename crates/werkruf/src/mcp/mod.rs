@@ -65,7 +65,7 @@ impl McpServer {
 #[routing::path(post, path = "/mcp", operation_id = "mcp_post", tag = "mcp", request_body = serde_json::Value,
     params(("Mcp-Session-Id" = Option<String>, Header), ("MCP-Protocol-Version" = Option<String>, Header)),
     responses((status = 200, body = serde_json::Value, description = "The response, as JSON or as an event stream."), (status = 202, description = "A notification was taken."),
-        (status = "4XX", body = ref("#/components/schemas/Error"))))]
+        (status = 400, body = Object, description = "An error of the protocol, or one of the server."), (status = "4XX", body = ref("#/components/schemas/Error"))))]
 async fn post(State(api): State<Arc<ApiState>>, request: Request) -> Result<Response, ApiError> {
     exchange::exchange(api, request).await
 }

@@ -1,5 +1,7 @@
 //! A complete server on a free port, with a scripted model and its own database.
 
+mod described;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -94,7 +96,8 @@ impl TestServer {
         if text.contains("kind = 'mcp'") {
             werkruf::mcp_tools::start(&app, &CancellationToken::new()).await;
         }
-        app.tasks.spawn(listener.serve(api::router(Arc::clone(&app)), CancellationToken::new()));
+        let router = api::router(Arc::clone(&app)).layer(axum::middleware::from_fn(described::check));
+        app.tasks.spawn(listener.serve(router, CancellationToken::new()));
         app.tasks.spawn(identity::watch(Arc::clone(&app)));
         let client = http_client(&HttpLimits::default()).unwrap();
         Self { app, model, address, client, folder }

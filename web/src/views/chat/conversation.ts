@@ -63,7 +63,8 @@ async function allMessages(id: string, signal: AbortSignal): Promise<Message[]> 
   let cursor: string | undefined;
   do {
     const page = await api.get('/api/conversations/{id}/messages', { path: { id }, query: { limit: PAGE, after: cursor }, signal });
-    messages.push(...page.messages);
+    // Without `format` every message is a native one.
+    messages.push(...(page.messages as Message[]));
     cursor = page.next_after ?? undefined;
   } while (cursor);
   return messages;
