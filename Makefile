@@ -85,7 +85,7 @@ without-flights-tests: without-flights-absence
 FROM_OUTSIDE := outside-postgres outside-sqlite schema-tests client-tests console-tests mcp-tests without-flights hostile-short interference-short tutorial-tests search-figures
 
 # A disk that fills up after twenty minutes looks like the fault of whatever test runs then.
-NEED_DISK_GB := $(if $(filter 0,$(CARGO_INCREMENTAL)),10,18)
+NEED_DISK_GB := $(if $(filter 0,$(CARGO_INCREMENTAL)),11,19)
 
 disk:
 	@gb=$$({ df -Pk . | awk 'NR == 2 {print $$4}'; du -sk target 2>/dev/null | cut -f1; } | awk '{kb += $$1} END {print int(kb / 1048576)}'); \
