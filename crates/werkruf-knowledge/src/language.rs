@@ -97,7 +97,7 @@ const MARGIN: usize = 2;
 const OTHER_SIGNS: usize = 4;
 /// In prose of this many words at least one word in ten is a function word of its language.
 const LONG: usize = 30;
-const FUNCTION_WORDS_IN: usize = 10;
+const WORDS_PER_FUNCTION_WORD: usize = 10;
 
 /// Prose has this many words in a line or more, and ends a sentence after this many words or fewer.
 const LINE: usize = 8;
@@ -164,15 +164,15 @@ pub(super) fn guess<'a>(words: impl Iterator<Item = &'a str>, is_prose: bool) ->
     let next = rest().map(|signs| signs.all).max().unwrap_or(0);
     let other = others.iter().copied().max().unwrap_or_default();
     // A long text has the function words of its language, not only its letters.
-    let is_in = |signs: Signs| !is_prose || all < LONG || signs.words * FUNCTION_WORDS_IN >= all;
-    if is_in(most) && most.all >= next + MARGIN && most.all > other.all && most.words >= words.max(other.words) {
+    let has_function_words = |signs: Signs| !is_prose || all < LONG || signs.words * WORDS_PER_FUNCTION_WORD >= all;
+    if has_function_words(most) && most.all >= next + MARGIN && most.all > other.all && most.words >= words.max(other.words) {
         return Guess::Known(best);
     }
-    if is_in(other) && other.all >= (most.all + MARGIN).max(OTHER_SIGNS) && other.words > words {
+    if has_function_words(other) && other.all >= (most.all + MARGIN).max(OTHER_SIGNS) && other.words > words {
         let mut codes = others.iter().zip(OTHER_CODES).filter(|(signs, _)| **signs == other).map(|(_, code)| code);
         return Guess::Other(codes.next().filter(|_| codes.next().is_none()));
     }
-    let is_foreign = 2 * foreign_script > all || !is_in(most);
+    let is_foreign = 2 * foreign_script > all || !has_function_words(most);
     if is_foreign { Guess::Other(None) } else { Guess::Unclear }
 }
 

@@ -98,9 +98,9 @@ struct DocumentView {
     version: i64,
     chunks: i64,
     ingestion_run_id: String,
-    #[schema(value_type = String)]
+    #[schema(value_type = String, format = DateTime)]
     created_at: Iso,
-    #[schema(value_type = String)]
+    #[schema(value_type = String, format = DateTime)]
     updated_at: Iso,
     /// The chunks in order. Only in the response for a single document.
     #[serde(skip_serializing_if = "Option::is_none")]
